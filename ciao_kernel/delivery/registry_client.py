@@ -22,6 +22,8 @@ from urllib.parse import urlencode, urljoin, urlsplit
 _SILENT = 120.0
 _LONGEST = 1 << 20
 _PASSING = (408, 429, 500, 502, 503, 504)
+_TOKENS = 3
+"""Times that a request is sent, each with a new token after the first."""
 _PARAMETER = re.compile(r'\b(\w+)="([^"]*)"')
 
 
@@ -92,7 +94,8 @@ class Registry:
         """
         address = urljoin(self._url, place)
         own = urlsplit(address)[:2] == urlsplit(self._url)[:2]
-        for tries in range(2):
+        # Another thread's token may end while this request waits for it.
+        for tries in range(_TOKENS):
             if own and self._challenge and time.monotonic() > self._until:
                 self._renew(self._challenge, self._header)
             sent, header = dict(headers or {}), self._header if own else ""
@@ -101,7 +104,7 @@ class Registry:
             code, told, _ = self._send(method, address, sent, body and body())
             if code in accept:
                 break
-            if code != 401 or not own or tries:
+            if code != 401 or not own or tries == _TOKENS - 1:
                 break
             self._renew(told.get("WWW-Authenticate", ""), header)
         if code not in accept:

@@ -461,6 +461,7 @@ dist.all_reduce(loss)
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(kernel: Kernel) -> None:
+    pytest.importorskip("mpi4py")
     header = "%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%lines=all\n%onError=debug\n"
     body = """\
 import time
