@@ -55,7 +55,8 @@ def thread_loop() -> asyncio.AbstractEventLoop:
 async def in_thread(work: Callable[[], _T]) -> _T:
     """Run work that blocks, such as a request, in a thread; return its result, or raise its error.
 
-    A cancelled caller does not wait for the thread, and neither does the end of this process.
+    A cancelled caller does not wait for the thread, and neither does the end of this process:
+    Python waits at its end for the threads of :func:`asyncio.to_thread`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
+from ciao_kernel.background import in_thread
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import CiaoError, UsageError
 from ciao_kernel.magics.shell_words import quote
 
-_T = TypeVar("_T")
 _PATIENCE = 5.0
 """Seconds for all answers: without a network, a name may take minutes to resolve."""
 _NODES = "only the nodes must be able to pull it"
@@ -50,7 +48,7 @@ async def _check(image: str, frameworks: list[str], settings: Settings, patience
     unchecked = f"the image {image} of {jobs} could not be checked"
     try:
         async with asyncio.timeout(patience):
-            if await _in_thread(lambda: _exists(image, settings)):
+            if await in_thread(lambda: _exists(image, settings)):
                 return Finding("ok", f"the image {image} of {jobs} exists")
     except TimeoutError:
         return Finding("note", f"{unchecked}: its registry does not answer", _NODES)
@@ -85,32 +83,3 @@ def _exists(image: str, settings: Settings) -> bool:
         return bool(repository.has_manifest(reference.version, ACCEPT))
     finally:
         registries.close()
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run work in a thread that neither a timeout nor the end of the process waits for.
-
-    Python waits at its end for the threads of :func:`asyncio.to_thread`.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def finish(value: _T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(value)  # type: ignore[arg-type]
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        value, error = None, None
-        try:
-            value = work()
-        except Exception as caught:
-            error = caught
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, value, error)
-
-    threading.Thread(target=run, name="ciao-image", daemon=True).start()
-    return await done
