@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 
 from ciao_kernel.delivery.replica_files import LOG_END, LOG_LINE, LOG_LONGEST, LOG_MOST
+from ciao_kernel.delivery.transfers import final
 from ciao_kernel.errors import BackendError
 from ciao_kernel.visible_text import short, visible
 
@@ -54,6 +56,20 @@ class LogReader:
         if self._data:
             return "their log has only a part of them"
         return self._other.rstrip(".") or "it was stopped before its program had ended"
+
+    def pass_on(self, out: Callable[[bytes], object], gap: str = "") -> None:
+        """Pass on what was written, when the log has ended.
+
+        Args:
+            out: Takes it.
+            gap: What is known of lines that are missing, to end a sentence.
+
+        Raises:
+            BackendError: It is not whole, or not what was asked for.
+        """
+        if not self.whole:
+            raise BackendError(f"{self.fault()}{gap}.")
+        final(out)(self.data)
 
     def _bytes(self, text: bytes) -> None:
         if len(text) > LOG_LONGEST or len(self._data) > _MOST:

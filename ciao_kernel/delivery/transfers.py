@@ -17,7 +17,7 @@ from typing import Any
 
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short, visible
@@ -35,6 +35,25 @@ _LARGEST = 1 << 24
 
 class Damaged(BackendError):
     """A replica sent something else than whole files."""
+
+
+def final(out: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    """Return what passes data on that is the same when it is read again: a fault of it is final.
+
+    Args:
+        out: Takes the data.
+
+    Raises:
+        BackendError: In place of a ClusterFault, after which the transfer would begin again.
+    """
+
+    def pass_on(data: bytes) -> None:
+        try:
+            out(data)
+        except ClusterFault as error:
+            raise BackendError(error.message, error.hint) from error
+
+    return pass_on
 
 
 def messages(buffer: bytearray) -> Iterator[tuple[bytes, bytes]]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from ciao_kernel.backends.kubernetes import output_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.delivery.log_lines import LogReader
-from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.model.queries import Streams
@@ -54,10 +53,5 @@ class OutputLog:
                     reader.take(piece.data)
                 if reader.whole:
                     break
-        if not reader.whole:
-            raise BackendError(f"{reader.fault()}{gap}.")
-        try:
-            streams.out(reader.data)
-        except ClusterFault as error:  # a log is the same when it is read again
-            raise BackendError(error.message, error.hint) from error
+        reader.pass_on(streams.out, gap)
         return 0

@@ -18,8 +18,8 @@ from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.background import in_thread
 from ciao_kernel.delivery.registry_push import TAG
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST
-from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.errors import BackendError, ClusterFault, RegistryFault
+from ciao_kernel.delivery.transfers import final, size_text
+from ciao_kernel.errors import BackendError, RegistryFault
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.oci import artifact
@@ -119,11 +119,10 @@ class PushedOutput:
     async def _pass_on(
         self, repository: Repository, found: Artifact, out: Callable[[bytes], object]
     ) -> None:
+        last = final(out)
+
         def put(kind: bytes, body: bytes) -> None:
-            try:
-                out(HEADER.pack(kind, len(body)) + body)
-            except ClusterFault as error:  # an artifact is the same when it is read again
-                raise BackendError(error.message, error.hint) from error
+            last(HEADER.pack(kind, len(body)) + body)
 
         put(LIST, json.dumps(found.listing).encode())
         listed = found.listing.get("runs")

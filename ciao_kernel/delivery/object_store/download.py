@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ciao_kernel.delivery.object_store.bucket import Bucket
-from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.delivery.transfers import final
+from ciao_kernel.errors import BackendError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -57,7 +58,7 @@ class _Taken:
     """What has come so far."""
 
     def __init__(self, limit: int, out: Callable[[bytes], object]) -> None:
-        self._limit, self._out = limit, out
+        self._limit, self._out = limit, final(out)
         self.size = 0
         self.etag = ""
         """Names the content of the object whose first bytes have come."""
@@ -66,10 +67,7 @@ class _Taken:
         self.size += len(data)
         if self.size > self._limit:
             raise BackendError("the object has more than it may have.")
-        try:
-            self._out(data)
-        except ClusterFault as error:  # an object is the same when it is read again
-            raise BackendError(error.message, error.hint) from error
+        self._out(data)
 
 
 async def _once(session: aiohttp.ClientSession, address: str, taken: _Taken) -> str:

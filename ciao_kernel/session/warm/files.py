@@ -19,7 +19,7 @@ from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.replica_fetch import ReplicaFetch
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
-from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
@@ -129,11 +129,5 @@ class RunFiles:
         if self._back.read is not None:
             await self._back.read(replica, streams.out)
             return 0
-        reader = self._lines.get(replica) or LogReader()
-        if not reader.whole:
-            raise BackendError(f"{reader.fault()}.")
-        try:
-            streams.out(reader.data)
-        except ClusterFault as error:  # a log is the same when it is read again
-            raise BackendError(error.message, error.hint) from error
+        (self._lines.get(replica) or LogReader()).pass_on(streams.out)
         return 0
