@@ -189,7 +189,8 @@ def objects(
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
-        variables = replica_variables.config_map(plan, job.name, pods)
+        known = replica_variables.addresses(job.name, plan.spec.replicas())
+        variables = replica_variables.config_map(plan, job.name, pods, known)
         pod = pods[indexed_rules.template_role(plan)]
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
         own = (variables, *indexed_manifest.services(job))

@@ -32,20 +32,21 @@ _SHORT_PATIENCE = 60
 replica that starts or restarts after it would wait in vain."""
 
 
-def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
+def config_map(
+    plan: Plan, job: str, pods: Mapping[str, Manifest], known: Mapping[Replica, Address]
+) -> Manifest:
     """Return the ConfigMap with the variables of all replicas; metadata has only its name.
 
     Args:
         plan: The program to run, with its options.
         job: Name of the job.
         pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
+        known: The address of each replica, in the order of their indexes.
 
     Raises:
         SpecError: They are too large.
     """
-    replicas = plan.spec.replicas()
-    known = addresses(job, replicas)
-    return variables(job, files(plan, replicas, known, commands_apart(plan, replicas, pods)))
+    return variables(job, files(plan, known, known, commands_apart(plan, known, pods)))
 
 
 def commands_apart(
@@ -87,12 +88,18 @@ def variables(job: str, data: Mapping[str, str]) -> Manifest:
     }
 
 
-def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
-    """Return the address of each replica; a single one needs no name."""
+def addresses(job: str, replicas: Iterable[Replica], pods: str = "") -> dict[Replica, Address]:
+    """Return the address of each replica; a single one needs no name.
+
+    Args:
+        job: Name of the job and of its Service.
+        replicas: The replicas, in the order of their indexes.
+        pods: Beginning of the host names of the pods; "" if it is the job's name.
+    """
     found = tuple(replicas)
     if len(found) == 1:
         return {found[0]: Address("127.0.0.1", PORT)}
-    return {one: Address(f"{job}-{index}.{job}", PORT) for index, one in enumerate(found)}
+    return {one: Address(f"{pods or job}-{index}.{job}", PORT) for index, one in enumerate(found)}
 
 
 def files(

@@ -24,7 +24,7 @@ from ciao_kernel.backends.kubernetes import (
 from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
 from ciao_kernel.backends.kubernetes.indexed_rules import never
-from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, PORT
+from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Address, CleanPolicy, Job, JobSpec, Manifest, Replica
@@ -134,10 +134,7 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
         job: Name of the job.
         replicas: The result of :func:`order`.
     """
-    found = tuple(replicas)
-    if len(found) == 1:
-        return {found[0]: Address("127.0.0.1", PORT)}
-    return {one: Address(f"{job}-{STEP}-0-{index}.{job}", PORT) for index, one in enumerate(found)}
+    return replica_variables.addresses(job, replicas, f"{job}-{STEP}-0")
 
 
 def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
@@ -151,10 +148,7 @@ def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
     Raises:
         SpecError: They are too large.
     """
-    replicas = order(plan)
-    apart = replica_variables.commands_apart(plan, replicas, pods)
-    known = addresses(job, replicas)
-    return replica_variables.variables(job, replica_variables.files(plan, replicas, known, apart))
+    return replica_variables.config_map(plan, job, pods, addresses(job, order(plan)))
 
 
 def sketch(

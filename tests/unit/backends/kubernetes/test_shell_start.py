@@ -119,5 +119,6 @@ def test_the_variables_of_all_replicas_have_a_limit() -> None:
     plan = plan_of(HEADER + IMAGE)
     groups = (replace(plan.spec.groups[0], count=1000),)
     large = replace(plan, spec=replace(plan.spec, groups=groups))
+    known = replica_variables.addresses("mine", large.spec.replicas())
     with pytest.raises(SpecError, match="which holds 1 MiB"):
-        replica_variables.config_map(large, "mine", build(source()))
+        replica_variables.config_map(large, "mine", build(source()), known)
