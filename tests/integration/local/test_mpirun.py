@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -167,24 +168,30 @@ def test_a_line_is_one_write(tmp_path: Path) -> None:
         assert [ours.recv(100), ours.recv(100)] == [b"a 1\n", b"b 2\n"]
 
 
-def test_a_rank_in_a_pod_has_the_debugger(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    for part in (debugger, stack_handler):
+def rank(folder: Path, site: Path, *parts: ModuleType) -> subprocess.CompletedProcess[str]:
+    """Run a folder's cell as a rank that has some modules of ciao."""
+    for part in parts:
         name = part.__name__.rpartition(".")[2]
         shutil.copy(part.__file__, site / f"ciao_{name}.py")
-    (site / debugger.SENTENCE).write_text("this front end has no input")
-    (tmp_path / "cell.py").write_text("breakpoint()\nprint('over')\n")
-
-    done = subprocess.run(
-        mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")]),
+    return subprocess.run(
+        mpi_rank.command(sys.executable, [str(folder / "cell.py")]),
         env={**os.environ, "CIAO_SITE": str(site)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
 
+
+def test_a_rank_in_a_pod_has_the_debugger(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / debugger.SENTENCE).write_text("this front end has no input")
+    (tmp_path / "cell.py").write_text("breakpoint()\nprint('over')\n")
+
+    done = rank(tmp_path, site, debugger, stack_handler)
+
+    assert done.returncode == 0, done.stderr
     assert done.stdout == "over\n"
     assert "breakpoint() at line 1 is passed over: this front end has no input." in done.stderr
 
@@ -192,19 +199,10 @@ def test_a_rank_in_a_pod_has_the_debugger(tmp_path: Path) -> None:
 def test_a_rank_whose_debugger_cannot_be_loaded_ends_with_its_error(tmp_path: Path) -> None:
     site = tmp_path / ".ciao"
     site.mkdir()
-    for part in (debugger, stack_handler, post_mortem):  # without what debugger loads
-        name = part.__name__.rpartition(".")[2]
-        shutil.copy(part.__file__, site / f"ciao_{name}.py")
     (tmp_path / "cell.py").write_text("raise ValueError('bad shard')\n")
 
-    done = subprocess.run(
-        mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")]),
-        env={**os.environ, "CIAO_SITE": str(site)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # Without what the debugger loads.
+    done = rank(tmp_path, site, debugger, stack_handler, post_mortem)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "%onError=debug is passed over: the debugger cannot be loaded." in done.stderr
