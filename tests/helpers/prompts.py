@@ -28,6 +28,21 @@ while not done.exists():
 """
 """worker-1 stops; worker-0 writes lines until a file of worker-1 lets it end."""
 
+RANKS = """\
+import time
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.rank
+def train(shard):
+    if shard == 3:
+        raise ValueError("bad shard")
+    for step in range(100000):
+        print("step", step, flush=True)
+        time.sleep(0.05)
+train(rank)
+"""
+"""For two workers with two ranks each: the last rank fails, and the others write lines."""
+
 
 class Person:
     """Answers the prompts of one cell.

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.jobs.conftest import EXEC, Team, rules
 from tests.e2e.jobs.test_kernel import environment
 from tests.helpers.kernels import Kernel, Place
-from tests.helpers.prompts import Person, lines
+from tests.helpers.prompts import RANKS, Person, lines
 
 # worker-0 writes lines until a person changes a variable of it.
 STOPS = """%framework=tensorflow
@@ -131,21 +131,8 @@ def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(
     kernel = Kernel(Place(tmp_path / "place"), env=environment(team))
     header = f"%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%image={image}\n"
     header += "%lines=all\n%onError=debug\n"
-    body = """\
-import time
-from mpi4py import MPI
-
-rank = MPI.COMM_WORLD.rank
-def train(shard):
-    if shard == 3:
-        raise ValueError("bad shard")
-    for step in range(100000):
-        print("step", step, flush=True)
-        time.sleep(0.1)
-train(rank)
-"""
     try:
-        cell = kernel.execute(header + body)
+        cell = kernel.execute(header + RANKS)
         person = Person(kernel, cell)
         assert person.prompt(400) == "worker-1.1 (Pdb) "
         kernel.wait_text(cell, "worker-1.1 has failed at line 14 in train: ValueError: bad shard.")

@@ -463,20 +463,7 @@ dist.all_reduce(loss)
 def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(kernel: Kernel) -> None:
     pytest.importorskip("mpi4py")
     header = "%framework=mpi\n%worker=2\n%slots=2\n%name=ranks\n%lines=all\n%onError=debug\n"
-    body = """\
-import time
-from mpi4py import MPI
-
-rank = MPI.COMM_WORLD.rank
-def train(shard):
-    if shard == 3:
-        raise ValueError("bad shard")
-    for step in range(100000):
-        print("step", step, flush=True)
-        time.sleep(0.05)
-train(rank)
-"""
-    cell = kernel.execute(header + body)
+    cell = kernel.execute(header + prompts.RANKS)
     person = Person(kernel, cell)
     assert person.prompt(300) == "worker-1.1 (Pdb) "
     kernel.wait_text(cell, "worker-1.1 has failed at line 13 in train: ValueError: bad shard.")
