@@ -33,8 +33,9 @@ pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
 # Runs targets while the cluster is up. With $(MAKE) in the recipe itself, `make -n` would run it.
 during    = $(BIN)/python -m tests.cluster during $(MAKE) --no-print-directory --keep-going
 
-# The user's own Python settings must not affect the recipes.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# The user's own Python settings must not affect the recipes. Without stored bytecode, which images
+# often switch off, each kernel of a test compiles the whole package: a third of all CPU time.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test test-all check docs oldest bench clean coverage \
@@ -121,7 +122,7 @@ check: $(VENV)/.test docs  ## run the quick part of test: lint, types, import co
 	@echo '==> import contract'
 	@$(BIN)/lint-imports
 	@echo '==> tests/unit'
-	@$(call pytest,$(VENV),unit,tests/unit -n 2)
+	@$(call pytest,$(VENV),unit,tests/unit -n $(WORKERS))
 
 oldest: $(OLDEST)/.test  ## run tests of the kernel and of Kubernetes with the oldest supported packages
 	@echo '==> $(OLD) on the pins of tests/oldest.txt'

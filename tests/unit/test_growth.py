@@ -67,9 +67,11 @@ def _patterns() -> dict[str, tuple[Pattern, str]]:
         source = Path(module.__file__).read_text()
         for name, value in vars(module).items():
             patterns = [one for one in _held(value) if isinstance(one, re.Pattern)]
+            if not patterns:
+                continue
             # A pattern that another module has made is one of that module, too.
             uses = set(re.findall(rf"\b{name}\b(?:\[\w+\])?\.({'|'.join(_USES)})\b", source))
-            for use in sorted(uses or {_INDIRECT.get(name, "search")}) if patterns else ():
+            for use in sorted(uses or {_INDIRECT.get(name, "search")}):
                 for number, pattern in enumerate(patterns):
                     found[f"{module.__name__}.{name}[{number}].{use}"] = pattern, use
         for node in ast.walk(ast.parse(source)):
