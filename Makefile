@@ -40,7 +40,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test test-all check docs oldest bench clean coverage \
         integration browser e2e screenshots cluster cluster-built cluster-down cluster-status \
-        ready tests side-by-side together alone oldest-beside oldest-alone e2e-side e2e-alone
+        ready static unit tests side-by-side together alone oldest-beside oldest-alone e2e-side e2e-alone
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile
@@ -112,7 +112,12 @@ e2e-side:
 e2e-alone:
 	@$(call pytest,$(VENV),e2e-alone,tests/e2e -m '$(ALONE)')
 
-check: $(VENV)/.test docs  ## run the quick part of test: lint, types, import contract, docs, unit tests
+# The two halves run side by side. Each shows its output when it ends.
+check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
+	@echo '==> lint, types, import contract and docs, beside tests/unit'
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target static unit
+
+static: docs
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check .
 	@echo '==> ruff check'
@@ -121,6 +126,8 @@ check: $(VENV)/.test docs  ## run the quick part of test: lint, types, import co
 	@$(BIN)/mypy
 	@echo '==> import contract'
 	@$(BIN)/lint-imports
+
+unit:
 	@echo '==> tests/unit'
 	@$(call pytest,$(VENV),unit,tests/unit -n $(WORKERS))
 
