@@ -5,20 +5,7 @@ A third-party plug-in implements one of these protocols and declares an entry po
 other. Each protocol has its own module; import all of them from this package.
 """
 
-from ciao_kernel.plugins.backend import (
-    Backend,
-    Debugging,
-    Feeding,
-    Inspecting,
-    LimitingMemory,
-    Measuring,
-    Plan,
-    Returning,
-    Sending,
-    SentFiles,
-    Suspending,
-    WayBack,
-)
+from ciao_kernel.plugins.backend import Backend, Plan
 from ciao_kernel.plugins.builder import Build, BuildCluster, Builder, Emit, PodResult
 from ciao_kernel.plugins.console import Console, Elsewhere, PromptClosed
 from ciao_kernel.plugins.display import Display
@@ -33,6 +20,19 @@ from ciao_kernel.plugins.framework import (
     StartedBySsh,
     endless_roles,
     replica_command,
+)
+from ciao_kernel.plugins.optional_parts import (
+    Debugging,
+    Feeding,
+    Inspecting,
+    LimitingMemory,
+    Measuring,
+    Profiling,
+    Returning,
+    Sending,
+    SentFiles,
+    Suspending,
+    WayBack,
 )
 from ciao_kernel.plugins.step import Step
 
@@ -58,6 +58,7 @@ __all__ = [
     "OperatorKind",
     "Plan",
     "PodResult",
+    "Profiling",
     "PromptClosed",
     "Returning",
     "Sending",

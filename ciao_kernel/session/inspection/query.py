@@ -11,8 +11,7 @@ from ciao_kernel.errors import CiaoError, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import UsageReport
-from ciao_kernel.plugins import Backend
-from ciao_kernel.plugins.backend import Inspecting, Measuring, Profiling
+from ciao_kernel.plugins import Backend, Inspecting, Measuring, Profiling
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ciao_kernel.config import Settings
 from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
-from ciao_kernel.plugins import Backend
-from ciao_kernel.plugins.backend import Debugging
+from ciao_kernel.plugins import Backend, Debugging
 from ciao_kernel.plugins.console import Console, Elsewhere
 from ciao_kernel.session.inspection.memory_watch import MemoryWatch, memory_watch
 from ciao_kernel.session.inspection.prompts import Prompts

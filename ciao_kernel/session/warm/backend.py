@@ -19,8 +19,17 @@ from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Stre
 from ciao_kernel.model.spec import OUTPUT_FOLDER
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
-from ciao_kernel.plugins import Backend, Builder, Emit, Feeding, Plan, Returning, WayBack
-from ciao_kernel.plugins.backend import Inspecting, Measuring
+from ciao_kernel.plugins import (
+    Backend,
+    Builder,
+    Emit,
+    Feeding,
+    Inspecting,
+    Measuring,
+    Plan,
+    Returning,
+    WayBack,
+)
 from ciao_kernel.session.warm import framework
 from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.key import key_of
