@@ -106,6 +106,8 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
         else:
             rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
             rendering.check(plan, settings)
+        if choice.api is TRAINER and (lost := _not_scaled(plan)):
+            return replace(choice, why=f"{choice.why}. {lost}")
         if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
             return replace(choice, why=f"{choice.why}. {held}")
     return choice
@@ -188,6 +190,16 @@ async def _by_ssh(plan: Plan, target: Target) -> Choice | None:
         return None
     source = target.client.access.source
     return Choice(MPI_OPERATOR, f"{source} does not support {kind.kind} of {kind.api_version}")
+
+
+def _not_scaled(plan: Plan) -> str:
+    """Return a sentence about a %max without effect, without its stop; "" if there is none."""
+    if (plan.spec.max_workers or 0) <= plan.spec.count("worker"):
+        return ""
+    return (
+        f"%max={plan.spec.max_workers} has no effect: the number of workers of a TrainJob cannot "
+        "be changed, that of an Indexed Job can (%api=job)"
+    )
 
 
 def _idle_gpus(plan: Plan) -> str:

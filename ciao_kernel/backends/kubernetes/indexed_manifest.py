@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes import replica_list
 from ciao_kernel.backends.kubernetes.apis import JOB
-from ciao_kernel.backends.kubernetes.indexed_rules import deciding, job_rules, launcher_role
+from ciao_kernel.backends.kubernetes.indexed_rules import (
+    deciding,
+    job_rules,
+    launcher_role,
+    possible_replicas,
+)
 from ciao_kernel.backends.kubernetes.indexed_start import program_template
 from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, addresses, check_size
 from ciao_kernel.config import Settings
@@ -51,7 +56,8 @@ def check(plan: Plan, settings: Settings) -> None:
             "Write %cleanPolicy=running; or use a cluster with the training operator.",
             directive="cleanPolicy",
         )
-    longest = f"{plan.name or plan.framework.name + '-xxxxx'}-999-{len(spec.replicas()) - 1}"
+    possible = possible_replicas(plan)
+    longest = f"{plan.name or plan.framework.name + '-xxxxx'}-999-{len(possible) - 1}"
     if len(longest) > LONGEST_LABEL:
         raise SpecError(
             f"the host names of the replicas, such as {longest}, would have more than "
@@ -59,7 +65,7 @@ def check(plan: Plan, settings: Settings) -> None:
             "Choose a shorter %name.",
             directive="name",
         )
-    check_size(plan, addresses(longest.rpartition("-")[0], spec.replicas()))
+    check_size(plan, addresses(longest.rpartition("-")[0], possible))
 
 
 def spec(
@@ -84,7 +90,8 @@ def spec(
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
     template = program_template(plan, pod, source, python, KIND.container)
     # By it and its index anybody can tell which replica a pod is.
-    template["metadata"]["annotations"][replica_list.ANNOTATION] = replica_list.render(job.replicas)
+    replicas = replica_list.render(possible_replicas(plan))
+    template["metadata"]["annotations"][replica_list.ANNOTATION] = replicas
     template["spec"]["subdomain"] = job.name
     found: Manifest = {
         **job_rules(plan, len(job.replicas), KIND.container),
@@ -97,22 +104,24 @@ def spec(
     return found
 
 
-def services(job: Job) -> tuple[Manifest, ...]:
+def services(job: str, replicas: int) -> tuple[Manifest, ...]:
     """Return the headless Service that gives each replica a host name: ``JOB-0.JOB``.
 
-    A single replica needs none.
+    Args:
+        job: Name of the job.
+        replicas: The most replicas that it may have. A single one needs no name.
     """
-    if len(job.replicas) == 1:
+    if replicas == 1:
         return ()
     made: Manifest = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": job.name},
+        "metadata": {"name": job},
         "spec": {
             "clusterIP": "None",
             # A replica connects to others before they are ready.
             "publishNotReadyAddresses": True,
-            "selector": {JOB.job_label: job.name},
+            "selector": {JOB.job_label: job},
         },
     }
     return (made,)

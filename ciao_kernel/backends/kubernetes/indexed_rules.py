@@ -71,6 +71,15 @@ def deciding(plan: Plan, replicas: tuple[Replica, ...]) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
+def possible_replicas(plan: Plan) -> tuple[Replica, ...]:
+    """Return the replicas in the order of their indexes, with those that may be added later.
+
+    An elastic job has workers only, and may be scaled up to %max.
+    """
+    first, most = plan.spec.replicas(), plan.spec.max_workers or 0
+    return (*first, *(Replica("worker", index) for index in range(len(first), most)))
+
+
 def launcher_role(plan: Plan) -> str:
     """Return the role of a replica that starts the program in the others; "" if there is none.
 

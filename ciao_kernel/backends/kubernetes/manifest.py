@@ -189,11 +189,12 @@ def objects(
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
-        known = replica_variables.addresses(job.name, plan.spec.replicas())
+        possible = indexed_rules.possible_replicas(plan)
+        known = replica_variables.addresses(job.name, possible)
         variables = replica_variables.config_map(plan, job.name, pods, known)
         pod = pods[indexed_rules.template_role(plan)]
         spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
-        own = (variables, *indexed_manifest.services(job))
+        own = (variables, *indexed_manifest.services(job.name, len(possible)))
     else:
         policy = _run_policy(plan, settings, made)
         # The launcher is a Job, which would start a failed program again.

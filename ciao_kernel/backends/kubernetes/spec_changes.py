@@ -32,6 +32,10 @@ def between(before: Manifest, after: Manifest) -> list[str]:
             continue
         if key.endswith("ReplicaSpecs"):
             found += _roles(mapping(ours), mapping(theirs))
+        elif key == "parallelism" and _is_scaled(old, new):
+            found.append(f"it was scaled from {ours} to {theirs} replicas")
+        elif key == "completions" and _is_scaled(old, new):
+            continue  # the same change
         elif key == "runPolicy":
             found += _policy(mapping(ours), mapping(theirs))
         elif key == "suspend":
@@ -52,6 +56,11 @@ def author(before: Manifest, after: Manifest) -> str:
     ]
     last = max(writers, key=lambda one: str(one.get("time")), default={})
     return str(last.get("manager") or "")
+
+
+def _is_scaled(old: Manifest, new: Manifest) -> bool:
+    """Return whether an Indexed Job has another number of replicas: its two numbers are one."""
+    return all(spec.get("completions") == spec.get("parallelism") for spec in (old, new))
 
 
 def _roles(old: Manifest, new: Manifest) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -69,27 +70,41 @@ def survives(
     assert ended.display.notices.count(f"{lost} was restarted") == 1
 
 
+@pytest.mark.parametrize("lost", ["worker-1", "worker-0"])
 @pytest.mark.parametrize("api", ["job", "trainer"])
 def test_the_same_without_the_operator(
     trainer: None,
     namespace: Namespace,
     claim: str,
     api: str,
+    lost: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     team = made(namespace, tmp_path, monkeypatch, rules(JOBS if api == "job" else TRAIN))
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        await display.until("step 10", replica="worker-1", patience=180)
-        start = f"{display.job.name}-{'1' if api == 'job' else 'worker-0-1'}-"
+        await display.until("step 10", replica=lost, patience=180)
+        index = lost.removeprefix("worker-")
+        start = f"{display.job.name}-{index if api == 'job' else f'worker-0-{index}'}-"
         names = [pod["metadata"]["name"] for pod in namespace.get("pods")["items"]]
         (pod,) = [name for name in names if name.startswith(start)]
         await asyncio.to_thread(namespace.kubectl, "delete", f"pod/{pod}", "--wait=false")
 
     # The Job controller takes its time before it makes the pod again; alone worker-0 would end.
     header = HEADER.replace("%min=1", "%min=2")
-    survives(team, f"{header}%api={api}\n", claim, "worker-1", during)
+    survives(team, f"{header}%api={api}\n", claim, lost, during)
+
+
+@pytest.mark.parametrize("api", ["job", "trainer"])
+def test_a_program_that_fails_ends_the_job_without_the_operator_too(
+    trainer: None,
+    namespace: Namespace,
+    api: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if api == "job" else TRAIN))
     failed = team.run(
         f"{HEADER}%api={api}\n%backoffLimit=0\nraise ValueError('never right')\n",
         images=images(namespace),
@@ -111,6 +126,7 @@ def test_a_program_that_always_fails_ends_the_job_after_its_restarts(team: Team)
 
 
 GROWS = """\
+import os
 import time
 import torch
 import torch.distributed as dist
@@ -120,21 +136,45 @@ world = torch.ones(1)
 while True:
     world.fill_(1)
     dist.all_reduce(world)
-    print("world", int(world), flush=True)
     if world == 3:
+        open("/tmp/grown", "w").close()
+    print("world", int(world), flush=True)
+    if world == 2 and os.path.exists("/tmp/grown"):
         break
     time.sleep(0.5)
 """
 
 
-def test_a_job_that_is_scaled_up_trains_with_its_new_worker(team: Team) -> None:
+@pytest.mark.parametrize("api", ["v1", "job"])
+def test_a_job_that_is_scaled_trains_with_a_worker_more_and_with_one_less(
+    namespace: Namespace,
+    api: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A TrainJob cannot be scaled, as its cell says."""
+    team = made(namespace, tmp_path, monkeypatch, rules(JOBS) if api == "job" else rules())
+
+    def scale(job: str, count: int) -> None:
+        spec = json.dumps({"spec": {"completions": count, "parallelism": count}})
+        patch = ("patch", f"job/{job}", "--type=merge", "-p", spec)
+        by_operator = ("scale", f"pytorchjob/{job}", f"--replicas={count}")
+        namespace.kubectl(*(patch if api == "job" else by_operator))
+
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await display.until("world 2", replica="worker-1", patience=180)
-        argv = ("scale", f"pytorchjob/{display.job.name}", "--replicas=3")
-        await asyncio.to_thread(team.namespace.kubectl, *argv)
+        await asyncio.to_thread(scale, display.job.name, 3)
+        await display.until("world 3", replica="worker-2", patience=180)
+        await asyncio.to_thread(scale, display.job.name, 2)
 
-    ended = team.run(HEADER + GROWS, during=during, images=images(team.namespace))
+    header = HEADER.replace("%min=1", f"%min=2\n%api={api}")
+    ended = team.run(header + GROWS, during=during, images=images(namespace))
     assert ended.error is None, ended.error
-    for one in ("worker-0", "worker-1", "worker-2"):
-        assert ended.display.data(one).decode().endswith("world 3\n")
-    assert "worker was scaled from 2 to 3" in ended.display.notices
+    assert ended.display.status.state is State.SUCCEEDED
+    for one in ("worker-0", "worker-1"):
+        log = ended.display.data(one).decode()
+        assert "world 3\n" in log
+        assert log.endswith("world 2\n")
+    assert "world 3\n" in ended.display.data("worker-2").decode()
+    for change in ("scaled from 2 to 3", "scaled from 3 to 2"):
+        assert ended.display.notices.count(change) == 1

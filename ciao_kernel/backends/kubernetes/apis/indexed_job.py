@@ -55,6 +55,9 @@ def _roles(item: Manifest) -> dict[str, Manifest]:
     counts: dict[str, int] = {}
     for replica in _replicas(item):
         counts[replica.role] = counts.get(replica.role, 0) + 1
+    completions = get(item, "spec", "completions")
+    if len(counts) == 1 and isinstance(completions, int):
+        counts = dict.fromkeys(counts, completions)  # someone may have scaled it
     return {
         role: {"replicas": count, "restartPolicy": policy, "template": template}
         for role, count in counts.items()

@@ -171,6 +171,15 @@ def test_gpus_that_a_launcher_holds_for_nothing_are_named() -> None:
     assert "GPUs" not in choose(MPI + "%cpu=1\n", Client()).notice
 
 
+def test_a_limit_to_which_a_train_job_cannot_be_scaled_is_named() -> None:
+    cell = "%framework=pytorch\n%worker=2\n%max={}\n"
+    said = "%max=3 has no effect: the number of workers of a TrainJob cannot be changed"
+    assert said in choose(cell.format(3), Client(trainer=True)).notice
+    assert "%max" not in choose(cell.format(2), Client(trainer=True)).notice
+    for other in (choose(cell.format(3), Client()), choose(cell.format(3), Client("pytorchjobs"))):
+        assert "%max" not in other.notice
+
+
 def test_the_version_of_mpi_operator_takes_the_place_of_the_training_operators() -> None:
     class Other(Client):
         async def known(self, path: str) -> Any:

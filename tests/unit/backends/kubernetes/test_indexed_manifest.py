@@ -267,6 +267,28 @@ def test_a_replica_of_an_elastic_job_that_was_ended_is_started_again() -> None:
     assert "program" in {one["name"] for one in template["containers"]}
 
 
+def test_an_elastic_job_can_be_scaled_to_its_limit() -> None:
+    """Its pods have one template, and the job changes nothing of what they know."""
+    header = "%framework=pytorch\n%worker={}\n%max=3\n"
+    made = objects(header.format(2))
+    assert (made.job["spec"]["completions"], made.job["spec"]["parallelism"]) == (2, 2)
+    assert job_metadata.job(made.job, 5.0, "jobs").replicas == (
+        Replica("worker", 0), Replica("worker", 1),
+    )  # fmt: skip
+    assert JOB.replica(pod(made, 2)) == Replica("worker", 2)
+    assert JOB.replica(pod(made, 3)) is None
+    first, _, added = told(made)["replicas"]
+    assert first["PET_NNODES"] == added["PET_NNODES"] == "1:3"
+    assert added["PET_LOCAL_ADDR"] == "mnist-2.mnist"
+    assert added["CIAO_REPLICA"] == "worker-2"
+    scaled = {**made.job, "spec": {**made.job["spec"], "completions": 3, "parallelism": 3}}
+    assert JOB.roles(scaled)["worker"]["replicas"] == 3
+    # One that begins alone has a name, by which others can find it.
+    alone = objects(header.format(1))
+    assert told(alone)["first"] == "mnist-0.mnist"
+    assert "Service" in {one["kind"] for one in alone.beside}
+
+
 def test_only_the_launcher_has_variables_that_name_all_workers() -> None:
     indexed_manifest.check(plan_of("%framework=mpi\n%worker=300\n"), Settings())
 

@@ -31,6 +31,14 @@ def test_each_change_is_a_sentence() -> None:
     ]
 
 
+def test_an_indexed_job_is_scaled_by_two_numbers_that_are_one() -> None:
+    def indexed(completions: int, parallelism: int) -> dict[str, Any]:
+        return {"spec": {"completions": completions, "parallelism": parallelism}}
+
+    assert between(indexed(2, 2), indexed(3, 3)) == ["it was scaled from 2 to 3 replicas"]
+    assert between(indexed(2, 2), indexed(2, 1)) == ["parallelism was changed from 2 to 1"]
+
+
 def test_a_role_that_comes_or_goes_is_scaled() -> None:
     without: dict[str, Any] = {"spec": {"tfReplicaSpecs": {}, "runPolicy": {}}}
     assert between(job(2), without) == ["worker was scaled from 2 to 0"]
