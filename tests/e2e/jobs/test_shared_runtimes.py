@@ -12,6 +12,7 @@ import yaml
 
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Replica, State
+from tests.cluster.faults import policies
 from tests.cluster.faults.users import Rule
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
@@ -112,6 +113,21 @@ def test_all_replicas_of_a_program_decide_and_its_files_are_there(team: Team) ->
     assert ended.error is None, ended.error
     assert ended.display.data("worker-0") == ended.display.data("worker-1") == b"1,2 /ciao\n"
     assert "you may not create TrainingRuntimes there" in ended.display.notices
+    assert runtime(team) == "ciao-python"
+    delete(team)
+
+
+def test_an_image_with_a_user_of_its_own_runs_in_a_restricted_namespace(team: Team) -> None:
+    team.namespace.label(policies.pod_security("restricted"))
+    (team.folder / "data").mkdir()
+    (team.folder / "data" / "a.txt").write_text("a")
+    text = "import os, pathlib\npathlib.Path('data/b.txt').write_text('b')\n"
+    text += "print(os.getuid(), *sorted(os.listdir('data')))\n"
+    images = {"python": team.namespace.cluster.image("s2i-python")}
+    ended = team.run("%files=data/\n" + PLAIN + text, images=images)
+    assert ended.error is None, ended.error
+    for one in ("worker-0", "worker-1"):
+        assert ended.display.data(one) == b"1001 a.txt b.txt\n"
     assert runtime(team) == "ciao-python"
     delete(team)
 
