@@ -119,7 +119,7 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, settings: Settings
         return Choice(JOB, "%api=job asks for it" if named else "the setting api is job")
     if asked is ApiName.TRAINER:
         why = "%api=trainer asks for it" if named else "the setting api is trainer"
-        shared = await _with_shared(plan, target, settings, why)
+        shared = await _with_shared(plan, target, settings, why, insists=True)
         return shared if isinstance(shared, Choice) else Choice(TRAINER, why)
     if not isinstance(framework, OperatorKind):
         if asked is ApiName.V1 and named:
@@ -160,11 +160,23 @@ async def _without_operator(plan: Plan, target: Target, settings: Settings, why:
     return Choice(JOB, f"{why}, and {shared}") if shared else Choice(TRAINER, why)
 
 
-async def _with_shared(plan: Plan, target: Target, settings: Settings, why: str) -> Choice | str:
+async def _with_shared(
+    plan: Plan, target: Target, settings: Settings, why: str, *, insists: bool = False
+) -> Choice | str:
     """Return the choice of a TrainJob for a user who may not create runtimes.
+
+    Args:
+        plan: The program to run, with its options.
+        target: Cluster and namespace.
+        settings: Policies of cells that name none.
+        why: The reason for a TrainJob.
+        insists: Whether the job may be nothing else.
 
     Returns:
         "" if the user may; else why no runtime of the cluster can be used, as part of a sentence.
+
+    Raises:
+        SpecError: The job may be nothing else, and the runtime does not allow a directive.
     """
     may, *own = await allowed(target.client, target.namespace, _CREATE, *TRAINER.rights)
     if may and all(own):
@@ -177,6 +189,13 @@ async def _with_shared(plan: Plan, target: Target, settings: Settings, why: str)
         return f"{_NO_RUNTIME} (and {fields})"
     restricted = (await checks.ground(target)).restricted
     if what := shared_runtime.obstacle(plan, settings, fields, restricted=restricted):
+        if insists:
+            raise SpecError(
+                f"the ClusterTrainingRuntime {name} does not allow {what}, and {_NO_OWN}.",
+                "Leave it out, choose another API (%api=auto), or ask an administrator for "
+                "deploy/rbac/trainer-role.yaml.",
+                directive="api",
+            )
         return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"
     return Choice(TRAINER, f"{why}, and {_NO_OWN}", name, fields)
 

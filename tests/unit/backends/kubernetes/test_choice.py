@@ -249,6 +249,8 @@ def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
         "and you may not create TrainJobs with a TrainingRuntime there (and the "
         "ClusterTrainingRuntime ciao-tensorflow does not allow %restartPolicy)."
     )
+    with pytest.raises(SpecError, match=r"does not allow %restartPolicy, and you may not create"):
+        choose(TF + "%api=trainer\n%restartPolicy=OnFailure\n", reader)
     other = choose("%framework=jax\n", reader)
     assert other.api is JOB
     assert "(and no ClusterTrainingRuntime ciao-jax is installed)" in other.notice
