@@ -1,7 +1,8 @@
 """Runs one cell: parse, select, check, build, submit, follow, clean up.
 
 Independent of Jupyter: kernel, extension and command line are front ends to it. Nothing is
-created before every check has passed; once a job exists, its end is always taken care of.
+created before every check has passed; once a job exists, its end is always taken care of. What
+only a run needs is imported by its first one: `ciao jobs` runs nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, CiaoError, SpecError, describe
-from ciao_kernel.magics import render
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.parse import Parsed
-from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.model import (
     ALL_LINES,
     CleanPolicy,
@@ -35,11 +33,7 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
-from ciao_kernel.session import horovod, job_record, lookup, planning, selection
-from ciao_kernel.session.followed_job import FollowedJob
-from ciao_kernel.session.following import Following
-from ciao_kernel.session.inspection.watchers import watchers, why_passed_over
-from ciao_kernel.session.keras_note import keras_note
+from ciao_kernel.session import lookup, selection
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
@@ -47,6 +41,11 @@ from ciao_kernel.session.tensorboard.board import Board, Reach
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.program import Program
+    from ciao_kernel.magics.parse import Parsed
+    from ciao_kernel.magics.scanned_cell import ScannedCell
+    from ciao_kernel.session import job_record
+    from ciao_kernel.session.followed_job import FollowedJob
+    from ciao_kernel.session.following import Following
     from ciao_kernel.session.warm.pool import WarmPool
 
 _log = logging.getLogger(__name__)
@@ -150,7 +149,7 @@ class Session:
             JobFailed: The job ran and failed.
             asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
-        from ciao_kernel.delivery.program import Program  # late: `ciao jobs` runs nothing
+        from ciao_kernel.delivery.program import Program
 
         try:
             program = program or Program(folder)
@@ -173,6 +172,8 @@ class Session:
             options: Options of the command line, by name.
             variables: The notebook's variables, for ``{name}`` in values.
         """
+        from ciao_kernel.session import planning
+
         return planning.parse_cell(
             cell,
             self.registry,
@@ -190,6 +191,10 @@ class Session:
         variables: Mapping[str, Any] | None,
         console: Console | Elsewhere | None,
     ) -> JobResult | None:
+        from ciao_kernel.session import horovod, job_record, planning
+        from ciao_kernel.session.inspection.watchers import why_passed_over
+        from ciao_kernel.session.keras_note import keras_note
+
         spec = parsed.spec
         for note in parsed.notes:
             display.show(Notice(note))
@@ -237,6 +242,8 @@ class Session:
         console: Console | Elsewhere | None,
     ) -> JobResult:
         """Submit a job, and follow it unless it is detached."""
+        from ciao_kernel.session import job_record
+
         self.preview = None
         spec, folder = plan.spec, plan.folder
         plan = replace(plan, made_of=record.facts)
@@ -315,7 +322,10 @@ class Session:
             UsageError: This machine has no record of it.
             JobFailed: The new job ran and failed.
         """
-        from ciao_kernel.delivery import inspection  # late: `ciao jobs` delivers nothing
+        from ciao_kernel.delivery import inspection
+        from ciao_kernel.magics import render
+        from ciao_kernel.session import job_record, planning
+        from ciao_kernel.session.inspection.watchers import why_passed_over
 
         backend, job, _ = await self.find(name, where)
         record = await asyncio.to_thread(job_record.read, job)
@@ -353,7 +363,9 @@ class Session:
         console: Console | Elsewhere | None,
     ) -> JobResult:
         """Follow a cell's own job to its end; its record is being written."""
-        from ciao_kernel.session import failure  # late: only a job that is followed needs it
+        from ciao_kernel.session import failure
+        from ciao_kernel.session.following import Following
+        from ciao_kernel.session.inspection.watchers import watchers
 
         delete = self._deletes(spec)
         # Lines left out of the cell are in the log files, which are about to be removed here: only
@@ -408,6 +420,8 @@ class Session:
             JobFailed: The job failed, now or long ago.
         """
         from ciao_kernel.session import failure
+        from ciao_kernel.session.following import Following
+        from ciao_kernel.session.inspection.watchers import watchers
 
         backend, job, _ = await self.find(name, where)
         self.preview = None
@@ -426,6 +440,8 @@ class Session:
         return await self._followed(job, following).attach_to_end()
 
     def _followed(self, job: Job, following: Following) -> FollowedJob:
+        from ciao_kernel.session.followed_job import FollowedJob
+
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)
 
     def _set_last(self, result: JobResult) -> None:

@@ -12,12 +12,14 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Notice
-from ciao_kernel.session.following import Following
+
+if TYPE_CHECKING:
+    from ciao_kernel.session.following import Following
 
 _log = logging.getLogger(__name__)
 

@@ -20,22 +20,18 @@ import json
 import logging
 import zlib
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    creation,
-    job_metadata,
-    manifest,
-    next_objects,
-    rights,
-)
+from ciao_kernel.backends.kubernetes import apis, job_metadata, rights
 from ciao_kernel.backends.kubernetes.apis import trainer
-from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, State, Status
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.manifest import Objects
 
 _log = logging.getLogger(__name__)
 
@@ -123,6 +119,8 @@ async def write(target: Target, made: Objects, job: Job) -> tuple[NextTry | None
     Raises:
         Refused, ClusterFault: From the client.
     """
+    from ciao_kernel.backends.kubernetes import next_objects  # late: a list of jobs makes none
+
     body = _record(made, job)
     if body is None or not all(await rights.allowed(target.client, job.place, *rights.CLAIM)):
         _log.info("the next try of %s is not written down", job.name)
@@ -182,6 +180,8 @@ async def settle(client: Client, job: Job, item: Manifest) -> bool:
         job: The new try.
         item: Its object.
     """
+    from ciao_kernel.backends.kubernetes import creation  # late: a list of jobs creates nothing
+
     at = path(job.place, job.name)
     record = await client.find(at)
     if record is None or _note(record, job_metadata.FIRST_UID) != job.identity:
@@ -236,10 +236,12 @@ def read(item: Manifest, place: str) -> NextTry | None:
     """Return the try that a ConfigMap holds, which anybody may have written; None if it is none."""
     if not job_metadata.is_ours(item) or LABEL not in (get(item, "metadata", "labels") or {}):
         return None
+    from ciao_kernel.backends.kubernetes import manifest  # late: hardly a list has a record
+
     try:
         packed = base64.b64decode(item["binaryData"][_KEY], validate=True)
         told = json.loads(_unpacked(packed))
-        made = Objects(tuple(told["beside"]), told["job"], told["path"])
+        made = manifest.Objects(tuple(told["beside"]), told["job"], told["path"])
         name = item["metadata"]["name"].removesuffix("-next-try")
         api = apis.of_resource(apis.resource_of(made.path))
         known = made.path == api.at(place, apis.resource_of(made.path))
