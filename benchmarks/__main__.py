@@ -24,6 +24,7 @@ NAMES = (
     "profile",
     "warm",
     "local_usage",
+    "cluster_command",
     "cluster_start",
     "cluster_end",
     "cluster_failure",

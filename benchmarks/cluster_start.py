@@ -33,7 +33,7 @@ def measure() -> Iterator[Figure]:
 
 
 async def _measure(at: Place) -> list[Figure]:
-    new, edited, named, first = [], [], [], []
+    new, edited, named, first, again = [], [], [], [], []
     applied, applied_first, bare = [], [], []
     async with at.session() as session:
         objects = await clusters.objects(session, CELL)
@@ -49,11 +49,14 @@ async def _measure(at: Place) -> list[Figure]:
                 one, two = await _ours(at, session)
                 named.append(one)
                 first.append(two)
+                again.append(await _again(session))
+                await asyncio.to_thread(at.remove)
                 bare.append(await _bare(at, client, objects))
     figures = [
         _figure("cell to job accepted", new, "kubectl apply", applied, 0.3),
         _figure("edited cell to job accepted", edited, "the 2 bare requests", bare, 1.5),
         _figure("the same with %name, looked up", named, "the 2 bare requests", bare, 1.5),
+        _figure("the same, its job still there", again, "the 2 bare requests", bare, 1.5),
         _figure("cell to first line", first, "kubectl apply, stern waiting", applied_first, 1),
     ]
     if interpreter := sdk.python():
@@ -79,6 +82,14 @@ async def _ours(at: Place, session: Session, cell: str = CELL) -> tuple[float, f
     clock, _ = await clusters.run(session, cell)
     await asyncio.to_thread(at.remove)
     return clock.accepted - began, clock.first - began
+
+
+async def _again(session: Session) -> float:
+    """Seconds for an edited cell whose job before has the name: it gets the next one."""
+    await clusters.run(session, CELL)
+    began = time.time()
+    clock, _ = await clusters.run(session, f"{CELL}print('edited')\n")
+    return clock.accepted - began
 
 
 def _kubectl(at: Place, objects: list[Object]) -> tuple[float, float]:

@@ -199,12 +199,15 @@ async def submit(
     if said := await output_checks.way_notice(plan.spec, target, settings):
         emit(Notice(said))
     owner = None if outlive else await kernel_pod.owner(target)
+    likely_free = True  # the first name usually is, so its answer is not awaited
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
+        if await validation.is_our_last(target, path, name):
+            continue
         async with _asked(validation.taken(target, path, name) if plan.name else _free()) as answer:
-            # The first name is usually free, so the answer is not awaited.
-            if number > 1 and await answer:
+            if not likely_free and await answer:
                 continue
+            likely_free = False
             # An error here occurs with any name, and may have taken an hour to appear.
             job, made = await prepare(
                 plan, builder, target, settings, emit, name, chosen.api, chosen.fields
@@ -231,6 +234,8 @@ async def submit(
             if error.reason == "AlreadyExists":  # the name was taken since the check
                 continue
             raise checks.refusal(error, target) from error
+        if plan.name:
+            validation.remember(target, path, name)
         if said := queue_request.ignored(item, plan.spec.cluster, settings):
             emit(Notice(said))
         return replace(job, created=time.time(), uid=str(item["metadata"]["uid"]))

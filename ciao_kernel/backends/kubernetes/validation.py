@@ -24,8 +24,25 @@ from ciao_kernel.model import Manifest
 _TRIED = 60.0
 """Seconds for which a job like an accepted job is not tried again."""
 _LIKE = "a job like "
+_NAMED = "a name given to "
+_REMEMBERED = 86_400.0
+"""Seconds for which names that this process has given are asked for first."""
 _FROM_CACHE = {"resourceVersion": "0"}
 """Query for the API server's memory, which saves it a read of its database."""
+
+
+def remember(target: Target, path: str, name: str) -> None:
+    """Note that this process has given the name to a job, for :func:`is_our_last`."""
+    target.client.cache_set(_NAMED + f"{path}/{name}", {}, _REMEMBERED)
+
+
+async def is_our_last(target: Target, path: str, name: str) -> bool:
+    """Return whether a job that this process has made still has the name: one request tells.
+
+    An edited cell with ``%name`` comes after such a job, and asks all kinds for the next name only.
+    """
+    at = f"{path}/{name}"
+    return target.client.cache_get(_NAMED + at) is not None and await _seen(target, at, {})
 
 
 async def taken(target: Target, path: str, name: str) -> bool:

@@ -97,3 +97,69 @@ def test_a_build_that_failed_is_not_done_again_under_the_next_name() -> None:
 
     asyncio.run(main())
     assert builder.built == ["mnist"]
+
+
+class Kept:
+    """A server that keeps what is created there, and notes which jobs were asked for."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path, every = request.path, {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        if path.endswith("selfsubjectrulesreviews"):
+            review = {"resourceRules": [every], "incomplete": False}
+            return web.json_response({**await request.json(), "status": review})
+        if request.method == "POST":
+            body = await request.json()
+            body["metadata"] |= {"uid": str(len(self.objects))}
+            if "dryRun" not in request.query:
+                self.objects[f"{path}/{body['metadata']['name']}"] = body
+            return web.json_response(body)
+        if path.rpartition("/")[2].startswith("mnist"):
+            self.asked += [path] if request.method == "GET" else []
+            if found := self.objects.get(path):
+                return web.json_response(found)
+            gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+            return web.json_response(gone, status=404)
+        return web.json_response({"items": [], "metadata": {"name": "team"}})
+
+
+def test_an_edited_cell_gets_the_next_name_and_a_deleted_job_frees_its_own() -> None:
+    server, settings = Kept(), Settings()
+    plan, jobs = plan_of("%name=mnist\n"), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+
+    async def main() -> list[str]:
+        async with client(server.answer) as api:
+            target, names = Target(api, "team"), []
+            for _ in range(3):
+                builder = ConfigMapBuilder(settings)
+                job = await submit.submit(plan, builder, target, settings, print, outlive=True)
+                names.append(job.name)
+            del server.objects[f"{jobs}/mnist"]  # somebody deletes it: its name is free again
+            builder = ConfigMapBuilder(settings)
+            job = await submit.submit(plan, builder, target, settings, print, outlive=True)
+            return [*names, job.name]
+
+    assert asyncio.run(main()) == ["mnist", "mnist-2", "mnist-3", "mnist"]
+
+
+def test_a_name_of_a_job_before_is_asked_for_in_one_request() -> None:
+    """All kinds are asked for the name that the new job gets: another kind may have it."""
+    server, settings = Kept(), Settings()
+    plan, jobs = plan_of("%name=mnist\n"), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+
+    async def main() -> None:
+        async with client(server.answer) as api:
+            for _ in range(2):
+                server.asked.clear()
+                builder = ConfigMapBuilder(settings)
+                target = Target(api, "team")
+                await submit.submit(plan, builder, target, settings, print, outlive=True)
+
+    asyncio.run(main())
+    first = [path for path in server.asked if path.endswith("/mnist")]
+    assert first == [f"{jobs}/mnist"]
+    kinds = {path.split("/")[-2] for path in server.asked if path.endswith("/mnist-2")}
+    assert {"tfjobs", "pytorchjobs", "trainjobs", "jobs"} <= kinds

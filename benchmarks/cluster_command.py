@@ -1,0 +1,57 @@
+"""`ciao jobs` on a cluster, against `kubectl get` of the same kind, by the clock and in CPU time.
+
+Both are new processes, which ask the same server for an empty list.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import clusters
+from benchmarks.clusters import Place
+from benchmarks.figure import Figure, median
+
+RUNS = 15
+MOST = 4.0
+"""Times kubectl: 0.4 s where it takes 0.1."""
+
+
+def measure() -> Iterator[Figure]:
+    """Run both in turns, after a first run of each that only fills caches."""
+    with clusters.place("bench-command") as at, tempfile.TemporaryDirectory() as storage:
+        if at is None:
+            return
+        runs = [_run(at, Path(storage)) for _ in range(RUNS + 1)][1:]
+    for number, what in enumerate(("", ": CPU")):
+        ours, peer = (median([one[who][number] for one in runs]) for who in (0, 1))
+        yield Figure(
+            f"ciao jobs on a cluster, no job{what}",
+            ours,
+            "kubectl get tfjobs",
+            peer,
+            "s",
+            f"at most {MOST:.0f}x",
+            ours <= MOST * peer,
+        )
+
+
+def _run(at: Place, storage: Path) -> tuple[tuple[float, float], tuple[float, float]]:
+    env = {**os.environ, **at.environment, "CIAO_STORAGE": str(storage)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # without a cache, compiling takes most of it
+    return _took(at.ciao("jobs"), env), _took(at.kubectl("get", "tfjobs"), env)
+
+
+def _took(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, float]:
+    """Seconds by the clock, and of processor."""
+    began = time.perf_counter()
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime
