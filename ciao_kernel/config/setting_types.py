@@ -248,6 +248,24 @@ class CheckpointSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimSetting:
+    """A claim with an optional folder in it, or nothing."""
+
+    expected: str = "CLAIM, CLAIM/FOLDER, or nothing"
+
+    def parse(self, text: str) -> str:
+        """Return the place as it is written, after a check of its form."""
+        try:
+            return str(CheckpointPlace().parse(text))
+        except ValueError:
+            raise ValueError(self.expected) from None
+
+    def render(self, value: str) -> str:
+        """Return the place unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class BucketAddress:
     """A bucket with an optional prefix, or nothing."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from ciao_kernel.config.setting_types import (
     BucketAddress,
     CheckpointSetting,
+    ClaimSetting,
     CpuRequest,
     Folder,
     Hosts,
@@ -251,6 +252,12 @@ class Settings:
         BucketAddress(),
         "Bucket by which files of %output come back from a cluster; its credentials stay with the "
         "kernel.",
+    )
+    output_claim: str = _setting(
+        "",
+        ClaimSetting(),
+        "Claim by which files of %output come back from a cluster, for cells with by:claim; empty: "
+        "that of %checkpoint or %volume.",
     )
     origins: Mapping[str, str] = field(default_factory=dict)
 

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from ciao_kernel.delivery.incoming_files import IncomingFiles, Listing, Receiver, WrongDigest
 from ciao_kernel.delivery.replica_files import RELEASE
@@ -54,6 +55,7 @@ class Fetch:
         unheard: Seconds without one after which it keeps them no longer.
         again: Whether a command that has ended too early may send more when it runs again; a log
             or an object is the same each time.
+        more: What else the request has (:func:`.replica_files.main`).
     """
 
     def __init__(
@@ -73,10 +75,11 @@ class Fetch:
         limit_name: str = "fetchLimit is",
         hint: str = "`%ciao config fetchLimit=…` raises the limit.",
         again: bool = True,
+        more: Mapping[str, Any] | None = None,
         alive: float = _ALIVE,
         unheard: float = _UNHEARD,
     ) -> None:
-        self._again = again
+        self._again, self._more = again, dict(more or {})
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._limit, self._base, self._waits, self._pause = limit, base, waits, pause
         self._on_cut, self._cuts = on_cut, 0
@@ -149,6 +152,7 @@ class Fetch:
             "waits": self._waits,
             "waits_only": whole,
             "unheard": self._unheard,
+            **self._more,
         }
         streams = called(self._python, request, self._out, self._err, self._rest())
         code = await self._end_of(self._execute(*streams))

@@ -4,8 +4,8 @@ This file runs in pods, with the standard library of Python 3.8: as ``run`` it i
 program in its container, and as ``keep`` or ``tell`` the only process of a container beside it, a
 native sidecar. The kubelet sends that one SIGTERM when the program has ended; the pod, and with it
 the job, ends with it. ``keep`` waits until the files are fetched, ``tell`` writes them to its log,
-``send`` to a bucket, and ``push`` to a registry. ``give`` writes them to the log or to a bucket
-after a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
+``send`` to a bucket, ``push`` to a registry, and ``save`` to a claim. ``give`` writes them to the
+log or to a bucket after a run in a warm replica (:mod:`.warm.agent`), whose container goes on.
 """
 
 from __future__ import annotations
@@ -280,6 +280,48 @@ def push(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
     return fault
 
 
+def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -> str:
+    """Wait for the program's end, and copy the files to a claim; return why that failed.
+
+    The replica's folder there gets its name when all is in it, in place of that of an earlier try.
+
+    Args:
+        marks: Folder for marks.
+        linger: Seconds after that for which the pod stays, so that other replicas can end too.
+        limit: Largest number of bytes.
+        folder: The folder of the job on the claim.
+        words: The paths of ``%output``.
+    """
+    _end_of_program()
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return "it was stopped before its program had ended"
+    files = importlib.import_module("ciao_replica_files")
+    part = ""
+    try:
+        with open(os.path.join(marks, files.REPLICA)) as told:
+            replica = told.read()
+        uid = os.environ[files.POD_UID]
+        place = os.path.join(folder, replica)
+        part = place + "." + uid
+        shutil.rmtree(part, ignore_errors=True)
+        os.makedirs(part)
+        for name in (files.TOO_LARGE, files.NOT_COPIED):  # of copies that are here already
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(os.path.join(marks, name), part)
+        if not os.path.exists(os.path.join(part, files.TOO_LARGE)):
+            os.chdir(os.environ.get(files.COPIED, "."))
+            copy(files, part, os.path.join(part, files.COPIES), limit, words)
+        with open(os.path.join(part, files.POD_MARK), "w") as file:
+            file.write(uid)
+        shutil.rmtree(place, ignore_errors=True)
+        os.rename(part, place)
+    except (OSError, KeyError, ValueError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        return "the claim cannot be written: " + (getattr(error, "strerror", "") or repr(error))
+    time.sleep(linger)
+    return ""
+
+
 def _end_of_program() -> float:
     """Wait for SIGTERM, and return its time: the kubelet sends it when the program has ended."""
     ended: list[float] = []
@@ -299,6 +341,8 @@ def main(arguments: list[str]) -> None:
     elif kind in ("send", "push"):
         work = send if kind == "send" else push
         sys.exit(work(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)
+    elif kind == "save":
+        sys.exit(save(place, float(rest[0]), int(rest[1]), rest[2], rest[3:]) or 0)
     elif kind == "tell":
         tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:

@@ -16,6 +16,7 @@ import os
 import posixpath
 import re
 import select
+import shutil
 import stat
 import struct
 import sys
@@ -48,6 +49,8 @@ CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 size) files are not kept because they are too large."""
 REPLICA = "replica"
 """Mark with the name of the replica."""
+POD_MARK = "pod"
+"""Mark with the uid of the pod that wrote the files beside it."""
 NOT_COPIED = "not-copied.json"
 """Mark with the files that could not be copied, and why."""
 COPIES = "files"
@@ -164,6 +167,24 @@ def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, 
     return found, total
 
 
+def _without(found: Found, beginnings: list[str]) -> Found:
+    """Return the files whose paths have none of some beginnings."""
+    first = tuple(beginnings)
+    sizes = {path: size for path, size in found.sizes.items() if not path.startswith(first)}
+    return found._replace(sizes=sizes)
+
+
+def _joined(found: Found, more: Found, total: int) -> tuple[Found, int]:
+    """Return the files of two folders, and the bytes of all; of two with one path the first."""
+    new = {path: size for path, size in more.sizes.items() if path not in found.sizes}
+    return Found(
+        dict(sorted({**found.sizes, **new}.items())),
+        [word for word in found.missing if word in more.missing],
+        sorted({*found.left_out, *more.left_out}),
+        {**more.faults, **found.faults},
+    ), total + sum(new.values())
+
+
 def _read_mark(marks: str, name: str) -> str:
     """Return the text of a mark.
 
@@ -230,12 +251,21 @@ def main(request: dict[str, Any]) -> None:
     try:
         if request["do"] == "receive":
             _receive(request["path"])
+        elif request["do"] == "remove":
+            _remove(request["path"])
         elif request["do"] == "watch":
             _Sender(_write).watch(request)
         else:
             _Sender(_write).send(request)
     except BrokenPipeError:
         os._exit(4)
+
+
+def _remove(path: str) -> None:
+    """Remove a folder, and the one that it is in if that is empty then."""
+    shutil.rmtree(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
 
 
 def _names(found: Found) -> int:
@@ -321,8 +351,15 @@ class _Sender:
 
     def send(self, request: dict[str, Any]) -> None:
         base, after, limit = self._base(request["base"]), request["after"], request["limit"]
+        if kept := request.get("kept"):
+            self._pod(kept)
         if not request["waits_only"]:
-            found, total = survey(base, request["words"], limit, self._marks)
+            found, total = survey(base, request["words"], limit, kept or self._marks)
+            places = dict.fromkeys(found.sizes, base)
+            for other in request.get("also", ()):
+                more = _without(find(other, request["words"]), request["without"])
+                found, total = _joined(found, more, total)
+                places = {**dict.fromkeys(found.sizes, other), **places}
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
             if request.get("in_log") and _names(found) > _LOG_NAMES:
                 told.update(too_many=True, missing=[], left_out=[], faults={})
@@ -333,7 +370,7 @@ class _Sender:
             for path in found.sizes if total <= limit else ():
                 if path >= after:
                     try:
-                        self._file(base, path, request["offset"] if path == after else 0)
+                        self._file(places[path], path, request["offset"] if path == after else 0)
                     except BrokenPipeError:
                         raise  # the other side is gone
                     except OSError as error:
@@ -341,6 +378,15 @@ class _Sender:
         self._put(DONE, b"")
         if request["waits"]:
             self._wait(request["unheard"])
+
+    def _pod(self, kept: str) -> None:
+        """Say which pod has written the files of a folder."""
+        if not os.path.isdir(kept):
+            sys.exit("they are there no more: they were fetched, or somebody has deleted them")
+        uid = b""
+        with contextlib.suppress(OSError):
+            uid = _read_mark(kept, POD_MARK).encode()
+        self._put(POD, uid)
 
     def watch(self, request: dict[str, Any]) -> None:
         """Send what files gain at their ends, until the other side or the program is over."""

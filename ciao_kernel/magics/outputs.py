@@ -74,7 +74,8 @@ def directives() -> list[Directive]:
             Outputs(),
             "Files that the program writes, and variables that it has at its end: both come back. "
             "A path has a slash, a dot or a star; without a value it is the folder output. "
-            "by:exec, by:log, by:s3 and by:registry choose the way by which files leave a pod.",
+            "by:exec, by:log, by:s3, by:registry and by:claim choose the way by which files leave "
+            "a pod.",
             "%output=model/ log.csv metrics",
             repeatable=True,
             option_word="outputValues",  # --output is a command's own format, as in kubectl

@@ -71,6 +71,22 @@ class Volumes:
         return Memory("a size in Kubernetes' notation, such as 10Gi").parse(size) if size else ""
 
 
+def asked(header: str) -> tuple[Volume, ...]:
+    """Return the volumes in a job's stored header, of which backends find the job.
+
+    Args:
+        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+    """
+    for line in header.splitlines():
+        name, _, value = line.partition("=")
+        if name == "%volume":
+            try:
+                return Volumes().parse(value)
+            except ValueError:
+                return ()  # written by another version
+    return ()
+
+
 def claim_and_folder(text: str) -> tuple[str, str] | None:
     """Split ``CLAIM/FOLDER``, whose folder may be missing; None if the text has another form.
 

@@ -68,6 +68,8 @@ class OutputWay(enum.StrEnum):
     """The pod writes them to a bucket, at an address that the kernel has signed."""
     REGISTRY = "registry"
     """The pod pushes them to a registry, with the password of a Secret."""
+    CLAIM = "claim"
+    """The pod copies them to a volume claim, and another pod reads them there."""
 
 
 OUTPUT_WAY = "by:"

@@ -109,6 +109,8 @@ class SentFiles:
     """Passes them on, in place of a command."""
     remove: Callable[[], Awaitable[str]] | None = None
     """Removes them where they are, once they are here; returns what to tell, or ""."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Ends what was started to read them."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ keeps the files of ``%output``. Later there is what the pod has sent by itself.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -96,27 +97,30 @@ async def _fetch_one(
         if set(words) - set(kept):
             emit(Notice(f"{replica} has ended, and gives the files of %output alone."))
         words = kept
-    with Step(emit, f"fetching the files of {replica}", timed=False) as step:
-        one = Fetch(
-            execute,
-            python_of(job, settings.cluster_python),
-            words,
-            returned.receiver(replica),
-            limit,
-            on_progress=step.at,
-            on_cut=partial(_say_cut, emit, replica),
-            **options,
-        )
-        try:
-            await one.run()
-        except CiaoError as error:
-            if sent is None:
-                raise
-            text = f"the files of {replica} cannot be had: {error.message}"
-            raise BackendError(text, error.hint) from error
-    returned.note(replica, one.listing, way, pod)
-    if sent is not None and sent.remove is not None and (said := await sent.remove()):
-        emit(Notice(said))
+    async with contextlib.AsyncExitStack() as at_end:
+        if sent is not None and sent.close is not None:
+            at_end.push_async_callback(sent.close)
+        with Step(emit, f"fetching the files of {replica}", timed=False) as step:
+            one = Fetch(
+                execute,
+                python_of(job, settings.cluster_python),
+                words,
+                returned.receiver(replica),
+                limit,
+                on_progress=step.at,
+                on_cut=partial(_say_cut, emit, replica),
+                **options,
+            )
+            try:
+                await one.run()
+            except CiaoError as error:
+                if sent is None:
+                    raise
+                text = f"the files of {replica} cannot be had: {error.message}"
+                raise BackendError(text, error.hint) from error
+        returned.note(replica, one.listing, way, pod)
+        if sent is not None and sent.remove is not None and (said := await sent.remove()):
+            emit(Notice(said))
 
 
 def _kept(header: str) -> tuple[str, ...]:

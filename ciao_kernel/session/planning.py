@@ -20,8 +20,8 @@ from ciao_kernel.magics.overrides import check_command, check_roles, check_serve
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
-from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source
-from ciao_kernel.model.spec import OUTPUT_WAY
+from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source, VolumeKind
+from ciao_kernel.model.spec import OUTPUT_WAY, OutputWay
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
 from ciao_kernel.session.plugin_registry import Registry
@@ -100,6 +100,7 @@ def check_outputs(spec: JobSpec) -> None:
             "Leave one of them out.",
             directive="output",
         )
+    by_claim = OutputWay.CLAIM in spec.output_ways
     for word in spec.output_paths:
         path = posixpath.normpath(word)
         if spec.checkpoint is not None and overlap(path, _CHECKPOINT):
@@ -110,7 +111,8 @@ def check_outputs(spec: JobSpec) -> None:
                 directive="output",
             )
         for one in spec.volumes:
-            if overlap(path, one.where):
+            read_there = by_claim and one.kind is VolumeKind.CLAIM
+            if overlap(path, one.where) and not read_there:
                 raise SpecError(
                     f"%output names {word}, and the volume {one} is there: its files stay in it.",
                     "Name another folder in %output or %volume.",

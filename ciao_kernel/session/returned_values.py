@@ -19,6 +19,7 @@ _WAYS = {
     OutputWay.LOG: "the log",
     OutputWay.S3: "the bucket",
     OutputWay.REGISTRY: "the registry",
+    OutputWay.CLAIM: "the claim",
 }
 _NAMED = 3
 """So many replicas of a file are named at most."""

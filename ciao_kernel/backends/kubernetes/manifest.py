@@ -29,6 +29,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     operator_v1,
 )
 from ciao_kernel.backends.kubernetes.object_fields import mapping
+from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
@@ -133,7 +134,7 @@ def objects(
     api: Api = OPERATOR_V1,
     fields: Fields | None = None,
     way: OutputWay = OutputWay.EXEC,
-    upload: Upload | Push | None = None,
+    upload: Upload | Push | Copying | None = None,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -148,7 +149,7 @@ def objects(
         api: The API that runs the job.
         fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
         way: How files of ``%output`` leave the pods.
-        upload: What the pods need for a bucket or a registry, if that is the way.
+        upload: What the pods need for a bucket, a registry or a claim, if that is the way.
 
     Raises:
         SpecError: The API cannot run it.

@@ -9,6 +9,7 @@ from ciao_kernel.backends.kubernetes import (
     choice,
     job_metadata,
     manifest,
+    output_claim,
     output_registry,
     output_sidecar,
     output_store,
@@ -32,6 +33,8 @@ MORE = (
     "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "
     "program write to a %volume."
 )
+READS_CLAIM = (Right("create", "pods"), Right("delete", "pods"), *RIGHTS)
+"""A pod reads the files on a claim, when the job's pods have ended."""
 _INSTEAD = "Leave out %{}, and let the program write its files to a %volume."
 
 
@@ -63,10 +66,14 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
             directive=directive,
         )
     chosen = await way(plan.spec, target, settings)
-    if chosen is OutputWay.REGISTRY and not beside:
+    if chosen in (OutputWay.REGISTRY, OutputWay.CLAIM) and not beside:
+        why = (
+            "the program's own container would have the password"
+            if chosen is OutputWay.REGISTRY
+            else "their pods do not end after a run"
+        )
         raise SpecError(
-            "files of a run in warm replicas do not come back by:registry: the program's own "
-            "container would have the password.",
+            f"files of a run in warm replicas do not come back by:{chosen}: {why}.",
             "Write %output=by:exec, by:log or by:s3; or leave out %warm.",
             directive="output",
         )
@@ -74,9 +81,29 @@ async def check(plan: Plan, target: Target, settings: Settings) -> None:
         await _check_store(plan.spec, settings)
     if chosen is OutputWay.REGISTRY:
         await output_registry.check(plan.spec, target, settings)
+    if chosen is OutputWay.CLAIM:
+        await _check_claim(plan.spec, target, settings)
     # Event files are also read while the program writes them.
     if plan.spec.tensorboard or chosen is OutputWay.EXEC:
         await checks.require_rights(target, f"fetch the files of %{directive}", *RIGHTS)
+
+
+async def _check_claim(spec: JobSpec, target: Target, settings: Settings) -> None:
+    where = output_claim.place(spec, settings)
+    what = "read the files of %output by a pod that mounts their claim"
+    await checks.require_rights(target, what, *READS_CLAIM)
+    path = f"/api/v1/namespaces/{target.namespace}/persistentvolumeclaims/{where.claim}"
+    try:
+        found = await target.client.find(path)
+    except Refused:
+        return  # whoever may not look waits for it, as for any volume
+    if found is None:
+        raise SpecError(
+            f"there is no claim {where.claim} in the namespace {target.namespace}, to which files "
+            "of %output would go.",
+            "`kubectl get pvc` shows the claims; the setting outputClaim names one.",
+            directive="output",
+        )
 
 
 async def _check_store(spec: JobSpec, settings: Settings) -> None:
@@ -120,6 +147,8 @@ async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
     if spec.output_paths and chosen is OutputWay.REGISTRY:
         where = output_registry.place(settings, spec.build.registry, None)
         return f"files of %output come back by the registry {where.repository.name}."
+    if spec.output_paths and chosen is OutputWay.CLAIM:
+        return f"files of %output come back by the claim {output_claim.place(spec, settings)}."
     if not spec.output_paths or chosen is not OutputWay.LOG:
         return ""
     most = size_text(output_sidecar.limit(settings, OutputWay.LOG))
@@ -143,7 +172,14 @@ async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Set
     attach = f"`%ciao attach {job.reference}`"
     if not spec.output_paths:
         return ""
-    if await way(spec, target, settings) is not OutputWay.EXEC:
+    chosen = await way(spec, target, settings)
+    if chosen is OutputWay.CLAIM:
+        return (
+            f"files of %output come back by {attach} or `%ciao fetch {job.reference}` as long as "
+            f"the job exists; until then they stay on the claim "
+            f"{output_claim.place(spec, settings).claim}."
+        )
+    if chosen is not OutputWay.EXEC:
         return f"files of %output come back if {attach} follows the job while its pods exist."
     return (
         f"files of %output come back if {attach} follows the job at its end, or begins within "

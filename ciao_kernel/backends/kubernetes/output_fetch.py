@@ -35,6 +35,7 @@ from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.plugins import SentFiles
 
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
@@ -76,6 +77,8 @@ class OutputFetch:
         """Pods that send their files, by their uids."""
         self._events: list[Event] = []
         self._registry = sent_files.registry(client, settings, job)
+        self._reader = sent_files.claim_reader(client, job)
+        self._item: Object = {}
         self._said = set[str]()
         self._ending_since = 0.0
         self.busy = False
@@ -101,6 +104,7 @@ class OutputFetch:
         """
         if not self._words:
             return
+        self._item = item
         self._look(pods)
         self._tell_lost(
             {str(pod["metadata"]["uid"]) for pod in pods.values() if pod and _stays(pod)}
@@ -165,6 +169,7 @@ class OutputFetch:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._reader.close()
 
     def _ends_job(
         self, item: Object, now: Status, replica: Replica, pod: Object, held: Collection[Replica]
@@ -197,10 +202,8 @@ class OutputFetch:
             # A later follower finds the same, and the user may have changed the files.
             one.arrived = self._files.has_all(replica, uid)
             view = self._views[uid] = LatestPod(pod)
-            sent = sent_files.of_pod(
-                self._client, self._settings, self._job, replica, view, way, self._registry
-            )
-            make = self._making(sent.execute, way)
+            sent = self._sent(replica, pod, view, way)
+            make = self._making(sent.execute, way, sent.options)
             remove = partial(self._remove, sent.remove) if sent.remove is not None else None
         else:
             make, remove = self._making(self._in_pod(replica, pod, held=held)), None
@@ -209,6 +212,14 @@ class OutputFetch:
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
+
+    def _sent(self, replica: Replica, pod: Object, view: LatestPod, way: OutputWay) -> SentFiles:
+        settings, job = self._settings, self._job
+        if way is OutputWay.CLAIM:
+            return sent_files.on_claim(
+                self._client, settings, job, replica, view, pod, self._item, self._reader
+            )
+        return sent_files.of_pod(self._client, settings, job, replica, view, way, self._registry)
 
     def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:
         """Return what runs commands in a pod: in the container that holds it, or the program's."""
@@ -226,7 +237,12 @@ class OutputFetch:
             self._said.add(said)
             self._emit(Notice(said))
 
-    def _making(self, execute: Execute, way: OutputWay = OutputWay.EXEC) -> MakeFetch:
+    def _making(
+        self,
+        execute: Execute,
+        way: OutputWay = OutputWay.EXEC,
+        options: Mapping[str, Any] | None = None,
+    ) -> MakeFetch:
         """Return what makes the transfer of a replica's files."""
 
         def make(receiver: Receiver, **more: Any) -> Fetch:
@@ -239,7 +255,7 @@ class OutputFetch:
                 receiver,
                 limit,
                 **more,
-                **sent_files.options(self._settings, way),
+                **(options or {}),
             )
 
         return make

@@ -5,7 +5,7 @@ program stays for it, but the program's own container is over, and its exit code
 sidecar ends when the files are fetched, or nobody does so, and the controller sees the program's
 end. Or, under another name, it writes the files into its own log and ends: none of these lines is
 in the program's log, nor in what Kubernetes takes from that as the message of a failure. Or it
-sends them to a bucket or a registry. See
+sends them to a bucket, a registry or a claim. See
 :mod:`ciao_kernel.delivery.output_keeper`.
 """
 
@@ -16,7 +16,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import output_registry, output_store, status
+from ciao_kernel.backends.kubernetes import output_claim, output_registry, output_store, status
+from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
@@ -28,12 +29,14 @@ from ciao_kernel.model.volume import overlap
 NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
 REGISTRY_NAME = "ciao-output-registry"
 """Names of the container that keeps the files until they are fetched, of the one that writes them
-into its log, of the one that writes them to a bucket, and of the one that pushes them."""
+into its log, of the one that writes them to a bucket, and of the one that pushes them; that of the
+one that copies them to a claim is in :mod:`.output_claim`."""
 _NAMES = {
     OutputWay.EXEC: NAME,
     OutputWay.LOG: LOG_NAME,
     OutputWay.S3: STORE_NAME,
     OutputWay.REGISTRY: REGISTRY_NAME,
+    OutputWay.CLAIM: output_claim.NAME,
 }
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
@@ -63,7 +66,7 @@ def add(
     artifact: Artifact,
     settings: Settings,
     way: OutputWay,
-    upload: Upload | Push | None = None,
+    upload: Upload | Push | Copying | None = None,
 ) -> Manifest:
     """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
@@ -73,7 +76,7 @@ def add(
         artifact: What the builder has delivered.
         settings: Waiting times, and the limit of all files.
         way: How they leave the pod.
-        upload: What it needs for a bucket or a registry, if that is the way.
+        upload: What it needs for a bucket, a registry or a claim, if that is the way.
     """
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
@@ -96,6 +99,9 @@ def add(
     if way is OutputWay.REGISTRY:
         start = [*start[:3], "-c", registry_program.LOADER]
         keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
+    if isinstance(upload, Copying):
+        keep = ["save", _PLACE, str(LONGEST_WRITING), linger, most, upload.folder]
+        keep += spec.kept_paths
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})
@@ -123,6 +129,10 @@ def add(
     if upload is not None:
         sidecar["terminationMessagePolicy"] = "FallbackToLogsOnError"
     volumes: list[Manifest] = [{"name": "output", "emptyDir": {}}]
+    if isinstance(upload, Copying):
+        more, mount = output_claim.mounted(upload, pod["volumes"])
+        volumes += more
+        sidecar["volumeMounts"].append(mount)
     if isinstance(upload, Push) and upload.secret:
         volume, mount = output_registry.password(upload.secret)
         volumes.append(volume)
@@ -198,7 +208,7 @@ def grace(pod: Any) -> float | None:
     ):
         command = status.get(one, "command")
         words = command if isinstance(command, list) else []
-        for kind in ("run", "keep", "tell", "send", "push"):
+        for kind in ("run", "keep", "tell", "send", "push", "save"):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 at = words.index(_PLACE)
                 if words[at - 1] == kind:
@@ -223,7 +233,7 @@ def sends(pod: Any) -> OutputWay | None:
     """Return where the files of a program that has ended for good are or go; None: nowhere yet."""
     for one in status.many(pod, "status", "initContainerStatuses"):
         begun = any(status.get(one, "state", kind) is not None for kind in _BEGUN)
-        for way in (OutputWay.LOG, OutputWay.S3, OutputWay.REGISTRY):
+        for way in (OutputWay.LOG, OutputWay.S3, OutputWay.REGISTRY, OutputWay.CLAIM):
             if one.get("name") == _NAMES[way] and begun and _has_ended(pod):
                 return way
     return None
@@ -234,7 +244,7 @@ def end(pod: Any) -> Any:
     ends = [
         status.get(one, "state", "terminated")
         for one in status.many(pod, "status", "initContainerStatuses")
-        if one.get("name") in (STORE_NAME, REGISTRY_NAME)
+        if one.get("name") in (STORE_NAME, REGISTRY_NAME, output_claim.NAME)
     ]
     return ends[0] if ends else None
 

@@ -160,7 +160,7 @@ class StoredOutput:
         store = await asyncio.to_thread(bucket.find, self._settings.output_store)
         name, limit = _name(self._token, self._replica), int(self._settings.fetch_limit) + _ABOUT
         # Of a pod that is gone nobody knows the uid.
-        out = _OfPod(self._uid, streams.out).take if self._uid else streams.out
+        out = OfPod(self._uid, streams.out, "the bucket").take if self._uid else streams.out
         await download.read(store, name, limit, out)
         return 0
 
@@ -180,16 +180,17 @@ async def end_of_sidecar(view: LatestPod, end: Callable[[Object], Object | None]
     return found
 
 
-class _OfPod:
+class OfPod:
     """Passes an object on if a pod wrote it: the pods of all tries have the same address.
 
     Args:
         uid: The uid of the pod.
         out: Receives what follows the pod's uid.
+        where: Where the object is, for an error.
     """
 
-    def __init__(self, uid: str, out: Callable[[bytes], object]) -> None:
-        self._out = out
+    def __init__(self, uid: str, out: Callable[[bytes], object], where: str) -> None:
+        self._out, self._where = out, where
         self._first = HEADER.pack(POD, len(uid.encode())) + uid.encode()
         self._begin: bytearray | None = bytearray()
 
@@ -206,7 +207,7 @@ class _OfPod:
         size = len(self._first)
         if self._begin[:size] != self._first[: len(self._begin)]:
             raise BackendError(
-                "it was stopped before it had written them, and the bucket has those of an "
+                f"it was stopped before it had written them, and {self._where} has those of an "
                 "earlier pod."
             )
         if len(self._begin) >= size:

@@ -10,6 +10,7 @@ from ciao_kernel.backends.kubernetes import (
     output_store,
     volumes,
 )
+from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
@@ -40,7 +41,7 @@ def pod_template(
     cpu: str,
     sleeps: bool,
     way: OutputWay,
-    upload: Upload | Push | None = None,
+    upload: Upload | Push | Copying | None = None,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -54,7 +55,7 @@ def pod_template(
         cpu: CPU request of a role without ``%cpu``; "" means no request.
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         way: How files of ``%output`` leave the pod.
-        upload: What the pod needs for a bucket or a registry, if that is the way.
+        upload: What the pod needs for a bucket, a registry or a claim, if that is the way.
     """
     cluster = plan.spec.cluster
     mounted = (
@@ -120,6 +121,7 @@ def pod_template(
                 **sidecar,
                 **notes,
                 **({output_store.TOKEN: upload.token} if isinstance(upload, Upload) else {}),
+                **(upload.note if isinstance(upload, Copying) else {}),
             },
         },
         "spec": spec,

@@ -1,4 +1,4 @@
-"""Files of ``%output`` that a pod sends by itself: into its log, to a bucket or to a registry.
+"""Files of ``%output`` that a pod sends by itself: to its log, a bucket, a registry or a claim.
 
 The follower of a job reads them at once, and somebody who asks later reads what is still there.
 """
@@ -15,14 +15,17 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
+    job_metadata,
     manifest,
     output_checks,
+    output_claim,
     output_registry,
     output_sidecar,
     output_store,
     status,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
@@ -30,6 +33,7 @@ from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.transfers import Execute
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client, Object
@@ -45,23 +49,75 @@ _SILENCE = {
     OutputWay.LOG: 300.0,
     OutputWay.S3: float(output_sidecar.LONGEST),
     OutputWay.REGISTRY: float(output_sidecar.LONGEST),
+    OutputWay.CLAIM: float(output_sidecar.LONGEST),
 }
 """Seconds after a program's end within which its files are sent: the node may be busy."""
 _LOOK = 2.0
-_OUTLASTS = "Files in a bucket (by:s3) and in a %volume outlast their pods."
+_OUTLASTS = "Files in a bucket (by:s3) and on a claim (by:claim, %volume) outlast their pods."
 
 
 def options(settings: Settings, way: OutputWay) -> dict[str, Any]:
     """Return what is different in the transfer of files that do not come by exec."""
     found: dict[str, Any] = {}
     if way in _SILENCE:
-        found = {"silent": _SILENCE[way], "again": False}
+        found = {"silent": _SILENCE[way], "again": way is OutputWay.CLAIM}
     return found | output_checks.log_words(settings) if way is OutputWay.LOG else found
 
 
 def registry(client: Client, settings: Settings, job: Job) -> Callable[[], Repositories]:
     """Return what opens the registry of a job; the Secret of its password is read once."""
     return functools.cache(lambda: output_registry.of_job(job, Target(client, job.place), settings))
+
+
+def claim_reader(client: Client, job: Job) -> ClaimReader:
+    """Return what reads the claim of a job, for all replicas; it has to be closed."""
+    return ClaimReader(client, job.place, outputs.paths(job.header))
+
+
+def on_claim(
+    client: Client,
+    settings: Settings,
+    job: Job,
+    replica: Replica,
+    view: LatestPod,
+    template: Object,
+    item: Object,
+    reader: ClaimReader,
+) -> SentFiles:
+    """Return the files that a pod copies to a claim.
+
+    Args:
+        client: The API server.
+        settings: Limits.
+        job: The job.
+        replica: The replica.
+        view: Its pod.
+        template: The pod, maybe without all of its fields, or its template if it is gone.
+        item: The job's object.
+        reader: The result of :func:`claim_reader`.
+    """
+
+    async def model() -> Object:
+        pods = f"/api/v1/namespaces/{job.place}/pods"
+        pod = view.pod()
+        if pod and (found := await client.find(f"{pods}/{pod['metadata']['name']}")):
+            return found
+        templates = await _templates(client, job, item)
+        return next((one for one in templates if output_claim.kept(one)), template)
+
+    kept = output_claim.kept(template)
+    saved = SavedOutput(reader, replica, view, kept, model, item, output_sidecar.end)
+    # What is in the volumes of the program is there once, and replicas have it together.
+    first = replica == (job_metadata.decider(item) or job.replicas[0])
+    more = {"kept": saved.folder, **(output_claim.also(job.header) if first else {})}
+    sent = _sent(settings, OutputWay.CLAIM, uid_of(view), saved.execute)
+    place = f"{saved.folder}/{replica_files.COPIES}"
+    return replace(sent, remove=saved.remove, options={**sent.options, "base": place, "more": more})
+
+
+def uid_of(view: LatestPod) -> str:
+    """Return the uid of a pod; "" if it is gone."""
+    return str(status.get(view.pod(), "metadata", "uid") or "")
 
 
 def of_pod(
@@ -81,10 +137,10 @@ def of_pod(
         job: The job.
         replica: The replica.
         view: Its pod.
-        way: Where the files are.
+        way: Where the files are, except on a claim (:func:`on_claim`).
         registry: The result of :func:`registry`.
     """
-    pod = str(status.get(view.pod(), "metadata", "uid") or "")
+    pod = uid_of(view)
     if way is OutputWay.REGISTRY:
         pushed = PushedOutput(registry, view, output_sidecar.end)
         return replace(_sent(settings, way, pod, pushed.execute), remove=pushed.remove)
@@ -114,8 +170,11 @@ async def later(
         BackendError: Nothing can be had any more.
     """
     if pod is None:
-        if token := await _token(client, job, item):
-            view = LatestPod(None)
+        view = LatestPod(None)
+        templates = await _templates(client, job, item)
+        if model := next((one for one in templates if output_claim.kept(one)), None):
+            return _by_claim(client, settings, job, replica, view, model, item)
+        if token := _token(templates):
             stored = StoredOutput(settings, replica, view, output_sidecar.end, token)
             return _sent(settings, OutputWay.S3, "", stored.execute)
         raise BackendError(f"the files of {replica} cannot be had: it has no pod.", _OUTLASTS)
@@ -123,8 +182,11 @@ async def later(
         return None
     if way := output_sidecar.sends(pod):
         view = LatestPod(pod)
-        opens = registry(client, settings, job)
-        found = of_pod(client, settings, job, replica, view, way, opens)
+        if way is OutputWay.CLAIM:
+            found = _by_claim(client, settings, job, replica, view, pod, item)
+        else:
+            opens = registry(client, settings, job)
+            found = of_pod(client, settings, job, replica, view, way, opens)
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
 
         async def execute(command: Sequence[str], streams: Streams) -> int:
@@ -151,10 +213,29 @@ def _why(settings: Settings, job: Job, pod: Object) -> str:
     return "its program has ended"
 
 
-async def _token(client: Client, job: Job, item: Object) -> str:
-    """Return the part of the names of objects in the bucket that the job's templates have."""
+def _by_claim(
+    client: Client,
+    settings: Settings,
+    job: Job,
+    replica: Replica,
+    view: LatestPod,
+    model: Object,
+    item: Object,
+) -> SentFiles:
+    """Return the files on a claim, with a reader of their own."""
+    reader = claim_reader(client, job)
+    found = on_claim(client, settings, job, replica, view, model, item, reader)
+    return replace(found, close=reader.close)
+
+
+async def _templates(client: Client, job: Job, item: Object) -> list[Manifest]:
     holder: Manifest = await template_holder.of(client, item, job.place)
-    for one in manifest.pod_templates(holder).values():
+    return list(manifest.pod_templates(holder).values())
+
+
+def _token(templates: Sequence[Manifest]) -> str:
+    """Return the part of the names of objects in the bucket that the job's templates have."""
+    for one in templates:
         if token := status.get(one, "metadata", "annotations", output_store.TOKEN):
             return str(token)
     return ""

@@ -24,6 +24,7 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     next_objects,
     output_checks,
+    output_claim,
     output_registry,
     output_store,
     pod_patch,
@@ -34,6 +35,7 @@ from ciao_kernel.backends.kubernetes import (
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
 from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
@@ -131,13 +133,15 @@ async def prepare(
     )
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
-    upload: Upload | Push | None = None
+    upload: Upload | Push | Copying | None = None
     if plan.spec.kept_paths and way is OutputWay.S3:
         real = not plan.spec.dryrun
         upload = await asyncio.to_thread(output_store.upload, settings, job.replicas, real=real)
     if plan.spec.kept_paths and way is OutputWay.REGISTRY:
         real = not plan.spec.dryrun
         upload = await asyncio.to_thread(output_registry.push, plan.spec, settings, real=real)
+    if plan.spec.kept_paths and way is OutputWay.CLAIM:
+        upload = output_claim.copying(plan.spec, settings)
     made = manifest.objects(
         plan,
         job,
