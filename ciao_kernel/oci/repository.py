@@ -93,14 +93,17 @@ class Repository:
                 "Does it convert images? Name another repository: %registry=….",
             )
 
-    def delete_manifest(self, digest: str) -> None:
+    def delete_manifest(self, version: str) -> None:
         """DELETE a manifest with all its tags; no error if there is none.
+
+        Args:
+            version: Its digest, or a tag: some registries keep the tags of a digest.
 
         Raises:
             RegistryFault: The registry refuses; many do not delete.
         """
         what = f"delete from {self.reference.name}"
-        self._call("DELETE", f"manifests/{digest}", what, (200, 202, 404))
+        self._call("DELETE", f"manifests/{version}", what, (200, 202, 404))
 
     def blob(self, digest: str, name: str) -> bytes:
         """GET a small blob, and check its digest.

@@ -16,7 +16,7 @@ from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import end_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.background import in_thread
-from ciao_kernel.delivery.registry_push import TAG
+from ciao_kernel.delivery.registry_push import MANIFEST, TAG
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST
 from ciao_kernel.delivery.transfers import final, size_text
 from ciao_kernel.errors import BackendError, RegistryFault
@@ -55,6 +55,7 @@ class PushedOutput:
     ) -> None:
         self._open, self._view, self._end = open, view, end
         self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
+        self._tag = f"{TAG}{self._uid}"
         self._found: Artifact | None = None
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
@@ -69,7 +70,7 @@ class PushedOutput:
             raise refusal(message, self._open().image)
         opened = self._open()
         repository = await opened.with_right("pull")
-        version = message if is_digest(message) else f"{TAG}{self._uid}"
+        version = message if is_digest(message) else self._tag
         self._found = found = await in_thread(lambda: artifact.read(repository, version))
         if found is None:
             raise BackendError(
@@ -105,7 +106,7 @@ class PushedOutput:
             await asyncio.sleep(_PAUSE * number)
             try:
                 repository = await opened.with_right("pull,delete")
-                await in_thread(lambda: repository.delete_manifest(digest))  # noqa: B023
+                await in_thread(functools.partial(_delete, repository, digest, self._tag))
                 return ""
             except BackendError as error:
                 _log.info("an artifact was not deleted: %s", error.message)
@@ -139,6 +140,13 @@ class PushedOutput:
                     put(DATA, data)
                 put(END, one.digest.partition(":")[2].encode())
         put(DONE, b"")
+
+
+def _delete(repository: Repository, digest: str, tag: str) -> None:
+    """Delete an artifact, and its tag, which some registries keep."""
+    repository.delete_manifest(digest)
+    if repository.has_manifest(tag, MANIFEST) == digest:
+        repository.delete_manifest(tag)
 
 
 def _batches(files: Sequence[ArtifactFile]) -> Iterator[Sequence[ArtifactFile]]:

@@ -211,6 +211,15 @@ def basic(user: str, password: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
+@pytest.mark.parametrize("way", [Behaviour(tags_stay=True)], indirect=True)
+def test_a_tag_that_outlives_its_digest_is_deleted_too(way: Way) -> None:
+    said = way.bring()
+    assert said[0].startswith("brought back by the registry: model/leer")
+    assert not way.fake.manifests
+    verbs = [one.rpartition("/")[2] for one in way.paths("DELETE")]
+    assert verbs[-1] == "ciao-one"
+
+
 def test_files_come_through_the_registry_and_are_deleted_there(way: Way) -> None:
     kept: list[dict[str, Any]] = []
     way.change = lambda: kept.append(way.manifest())

@@ -62,6 +62,8 @@ class Behaviour:
     """Status that an upload is answered with before its body is read, as servers in Go do."""
     deletes: int = 202
     """Status of the deletion of a manifest."""
+    tags_stay: bool = False
+    """Tags outlive the deletion of their digest, as in the registry of `crane registry serve`."""
     blobs_break: int = 0
     """How many times a blob that is asked for ends half way."""
     before: Callable[[Handler], bool] = lambda handler: False
@@ -147,7 +149,8 @@ class Handler(BaseHTTPRequestHandler):
         kept = {
             key: one
             for key, one in self.server.manifests.items()
-            if key[0] != repository or digest(one[1]) != name
+            if key[0] != repository
+            or name not in (key[1], "" if self.server.how.tags_stay else digest(one[1]))
         }
         self.server.manifests = kept
         self.say(202)
