@@ -130,6 +130,7 @@ BAD = {
         "https://u:p@h/b",
         "s3://b?x",
     ],
+    "outputClaim": ["Claim", "claim/", "claim/../x", "two words"],
     "plainRegistries": ["http://host", "host/path", ["a b"]],
     "registryAuthority": ["a\0b"],
     "pushSecret": ["a\nb"],

@@ -40,6 +40,7 @@ def spec(*words: str) -> JobSpec:
         (["output/", "by:log"], [ALL], OutputWay.LOG),
         (["output/", "by:exec"], [LOGS], OutputWay.EXEC),
         (["output/", "by:registry"], [ALL], OutputWay.REGISTRY),
+        (["output/", "by:claim"], [LOGS], OutputWay.CLAIM),
         (["loss"], [LOGS], OutputWay.EXEC),
     ],
 )

@@ -67,6 +67,7 @@ def told(
         (told(FAILED, ENDED), OutputWay.LOG),
         (told(ENDED, RUNS, name="ciao-output-s3"), OutputWay.S3),
         (told(ENDED, RUNS, name="ciao-output-registry"), OutputWay.REGISTRY),
+        (told(ENDED, ENDED, name="ciao-output-claim"), OutputWay.CLAIM),
         (told(ENDED, ENDED, deletionTimestamp="2026-01-01T00:00:00Z"), OutputWay.LOG),
         (told(RUNS, RUNS), None),
         (told(FAILED, RUNS, "OnFailure"), None),
