@@ -18,7 +18,8 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "long as its program runs, and with %output a little longer (the setting fetchWait): then "
         "it requires the right to create and get pods/exec. Later, files of %output that came by "
         "the log can be had as long as the pod exists, and those in a bucket as long as the job. "
-        "Of a job with %warm they are those of its newest run."
+        "Of a job with %warm they are those of its newest run, or of another one with --run: a pod "
+        "keeps the folders of the last two, and its log the files that came by the log."
     )
     add_job(verb)
     verb.add_argument(
@@ -28,21 +29,30 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         help="files and folders beside the program; by default those of %%output, or output/",
     )
     add_replica(verb)
+    verb.add_argument(
+        "--run",
+        dest="number",
+        type=int,
+        metavar="N",
+        help="the files of one run of a job with %%warm; by default the newest one",
+    )
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Fetch the files, and say what came."""
     from ciao_kernel.session import fetching, returned_values
-    from ciao_kernel.session.warm.logs import newest_run
+    from ciao_kernel.session.warm.found_runs import find_run
 
     backend, job, _ = await caller.session.find(args.name, where(args))
     words = tuple(map(_path, args.path)) or _words(job.header)
     replicas = chosen(args.replica, job)
     if job.on_cluster:
         settings = caller.session.settings
-        lines = await fetching.fetch(backend, job, replicas, words, settings, caller.display.show)
+        lines = await fetching.fetch(
+            backend, job, replicas, words, settings, caller.display.show, args.number
+        )
     else:
-        run = await newest_run(backend, job)
+        run = await find_run(backend, job, args.number)
         lines = list(returned_values.of_folder(run, words))
     caller.write("".join(f"{line}\n" for line in lines))
 

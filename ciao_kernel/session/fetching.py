@@ -23,10 +23,10 @@ from ciao_kernel.delivery.transfers import Execute, python_of, size_text
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Notice, Replica
-from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay, event_files
 from ciao_kernel.plugins import Backend, Emit, Sending, Step
 from ciao_kernel.session import returned_values
-from ciao_kernel.session.warm.logs import newest_run
+from ciao_kernel.session.warm import found_runs, logged_files
 from ciao_kernel.visible_text import listed, visible
 
 
@@ -37,6 +37,7 @@ async def fetch(
     words: Sequence[str],
     settings: Settings,
     emit: Emit,
+    run: int | None = None,
 ) -> list[str]:
     """Fetch files from pods into the job's folder on this machine; return what came.
 
@@ -47,17 +48,28 @@ async def fetch(
         words: Paths in the program's folder.
         settings: Interpreter and limit.
         emit: Receives notices, and how far it is.
+        run: Number of a run of a warm job; None means the newest one.
 
     Raises:
+        UsageError: The job has no such run.
         BackendError: Nothing could be fetched.
     """
-    job = await newest_run(backend, job)
+    if run is not None:
+        found_runs.refuse_unless_warm(job)
+    runs = None if job.warm_run else await found_runs.find(backend, job)
+    job = job if runs is None else runs.run(run)
+    has_folder = runs is None or not job.warm_run or runs.has_folder(job.warm_run)
     folder = Path(job.results)
     private_files.make_folders(folder, Path(job.files))
     returned = ReturnedFiles(folder, job.tries)
     faults: list[CiaoError] = []
     for replica in replicas:
         try:
+            if await _fetch_logged(backend, job, replica, words, returned, emit):
+                returned = ReturnedFiles(folder, job.tries)
+                continue
+            if not has_folder:
+                raise _gone(job, replica)
             await _fetch_one(backend, job, replica, words, returned, settings, emit)
         except CiaoError as error:
             faults.append(error)
@@ -66,6 +78,30 @@ async def fetch(
     for fault in faults:
         emit(Notice(fault.message))
     return list(returned_values.of_pods(job, returned))
+
+
+async def _fetch_logged(
+    backend: Backend,
+    job: Job,
+    replica: Replica,
+    words: Sequence[str],
+    returned: ReturnedFiles,
+    emit: Emit,
+) -> bool:
+    """Return whether a warm run has its files in the log of a replica, which are here then."""
+    if not job.warm_run or set(words) - {*_kept(job.header), OUTPUT_FOLDER}:
+        return False
+    said = await logged_files.fetch(backend, job, replica, job.warm_run)
+    for event in said or ():
+        emit(event)
+    return said is not None
+
+
+def _gone(job: Job, replica: Replica) -> BackendError:
+    return BackendError(
+        f"{replica} has no files of run {job.warm_run} of {job.name} any more: a pod keeps the "
+        "folders of the last two runs."
+    )
 
 
 async def _fetch_one(

@@ -11,7 +11,7 @@ from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.spec import OutputWay, event_files
-from ciao_kernel.session.warm.logs import RUN, as_run
+from ciao_kernel.session.warm.found_runs import RUN, as_run
 from ciao_kernel.visible_text import listed, visible
 
 _WAYS = {

@@ -366,7 +366,7 @@ class Agent:
             port=self._listener.getsockname()[1],
             took=round(time.monotonic() - run.begun, 3),
             memory=_memory(self._zygote.pid) if self._zygote else 0,
-            **({"gives": True} if gives else {}),
+            **({"gives": True, "words": run.ask["files"]["words"]} if gives else {}),
             **({"oom": True} if _ran_out_of_memory(run) else {}),
             **self._values(run),
         )

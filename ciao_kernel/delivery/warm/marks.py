@@ -41,8 +41,12 @@ class MarkReader:
             data: Whole lines; the last one of a log may lack its line feed.
         """
         data, self._held = self._held + data, b""
-        while (start := self._find(data)) is not None:
-            text, (line, _, data) = data[:start], data[start:].partition(b"\n")
+        at = 0
+        while (start := self._find(data, at)) is not None:
+            end = data.find(b"\n", start)
+            end = len(data) if end < 0 else end
+            text, line = data[at:start], data[start:end]
+            at = end + 1
             if text == b"\n" or text.endswith(b"\n\n"):
                 text = text[:-1]
             if text:
@@ -51,6 +55,7 @@ class MarkReader:
                 yield json.loads(line.partition(b" ")[2])
             except ValueError:
                 yield line + b"\n"
+        data = data[at:]
         if data == b"\n" or data.endswith(b"\n\n"):
             data, self._held = data[:-1], b"\n"
         if data:
@@ -61,9 +66,9 @@ class MarkReader:
         held, self._held = self._held, b""
         return held
 
-    def _find(self, data: bytes) -> int | None:
-        """Return where the first line begins that is a marker."""
-        for match in self._mark.finditer(data):
+    def _find(self, data: bytes, at: int) -> int | None:
+        """Return where the first line from a place on begins that is a marker."""
+        for match in self._mark.finditer(data, at):
             if not match.start() or data[match.start() - 1] == 10:
                 return match.start()
         return None

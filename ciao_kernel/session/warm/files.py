@@ -74,6 +74,10 @@ class RunFiles:
         if fault := str(marker.get("fault") or ""):
             self._faults.setdefault(replica, f"{visible(short(fault, _LONGEST_FAULT))}.")
 
+    def has_taken(self, replica: Replica) -> bool:
+        """Return whether a replica has written files, or why not, into its log."""
+        return replica in self._lines or replica in self._faults
+
     async def bring(self, replicas: Iterable[Replica], emit: Emit) -> None:
         """Fetch the files; what fails is said, and no error.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -20,9 +19,9 @@ from ciao_kernel.magics import outputs, warm
 from ciao_kernel.model import Event, Job, Output, Replica, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.plugins import Backend
+from ciao_kernel.session.warm.found_runs import refuse_unless_warm
+from ciao_kernel.session.warm.logged_files import LoggedFiles
 
-RUN = "run-"
-"""Beginning of the names of the folders of runs."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,9 +47,7 @@ async def read(
     """
     if not warm.asked(job.header):
         if run is not None:
-            raise UsageError(
-                f"{job.name} has no runs: only a job with %warm has several.", "Leave --run out."
-            )
+            refuse_unless_warm(job)
         data = await backend.log(job, replica, options)
         lines = breakpoints.without(data)
         if options.tail is None or lines == data:
@@ -68,48 +65,6 @@ async def read(
     return data if options.tail is None else last_lines(data, options.tail)
 
 
-async def newest_run(backend: Backend, job: Job) -> Job:
-    """Return the newest run of a warm job, as the kernel that started it knows it.
-
-    Args:
-        backend: The job's backend.
-        job: The job; one that is not warm, or a run, is returned as it is.
-    """
-    if not warm.asked(job.header) or job.warm_run or not job.replicas:
-        return job
-    data = await backend.log(job, job.replicas[0])
-    return await asyncio.to_thread(_newest_run, job, data)
-
-
-def _newest_run(job: Job, data: bytes) -> Job:
-    found, root = 0, job.workdir
-    for part in MarkReader().read(data):
-        if isinstance(part, dict):
-            if part.get("ev") == "ready":
-                root = str(part.get("root") or root)
-            if part.get("ev") == "begin" and isinstance(part.get("id"), int):
-                found = part["id"]
-    return as_run(job, found, root) if found else job
-
-
-def as_run(job: Job, number: int, root: str) -> Job:
-    """Return a run of a warm job.
-
-    Args:
-        job: The job.
-        number: Number of the run.
-        root: Folder of the runs in the replicas.
-    """
-    place = f"{root}/{RUN}{number}"
-    return replace(
-        job,
-        warm_run=number,
-        root=place,
-        place=job.place if job.on_cluster else place,
-        folder=job.files,
-    )
-
-
 def follow(
     backend: Backend,
     job: Job,
@@ -117,6 +72,8 @@ def follow(
     at_breakpoint: Callable[[Replica, Breakpoint], None] = lambda *_: None,
 ) -> AsyncIterator[Event]:
     """Follow a job as its backend does; the markers in its lines are left out.
+
+    What the markers of a warm job bring is kept: values and files of ``%output``.
 
     Args:
         backend: The job's backend.
@@ -127,7 +84,7 @@ def follow(
     events = backend.follow(job, since=since)
     # A run in warm replicas has its own events, which have no markers.
     strips = warm.asked(job.header) and not job.warm_run
-    events = _without_markers(events, job) if strips else events
+    events = _without_markers(events, job, backend) if strips else events
     return _without_breakpoints(events, at_breakpoint)
 
 
@@ -147,8 +104,11 @@ def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
             results.unpack(text, results.folder(job.files, replica, run))
 
 
-async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncIterator[Event]:
+async def _without_markers(
+    events: AsyncIterator[Event], job: Job, backend: Backend
+) -> AsyncIterator[Event]:
     readers: defaultdict[Replica, MarkReader] = defaultdict(MarkReader)
+    files = LoggedFiles(job, backend)
     try:
         async for event in events:
             if not isinstance(event, Output):
@@ -161,6 +121,8 @@ async def _without_markers(events: AsyncIterator[Event], job: Job) -> AsyncItera
                     data += part
                 else:
                     keep_values(job, event.replica, part)
+                    for notice in await files.take(event.replica, part):
+                        yield notice
             tail = b"" if event.tail.startswith(b"\x1e") else event.tail
             if data or tail:
                 lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -275,16 +276,36 @@ def test_the_files_of_each_run_come_back_and_the_pods_stay(
         assert len(kept) == 2
         backend, job, _ = await session.find(failed.job.name)
         assert job.warm_run == 0
-        work = fetching.fetch(
-            backend, job, job.replicas, ["model/"], session.settings, lambda _: None
-        )
-        if way == "exec":  # as in a terminal, from the folder of the newest run
+
+        def fetched(number: int | None = None) -> Coroutine[Any, Any, list[str]]:
+            some, ignore = job.replicas, lambda _: None
+            return fetching.fetch(backend, job, some, ["model/"], session.settings, ignore, number)
+
+        work = fetched()
+        if way != "s3":  # as in a terminal, from the folder of the newest run, or out of the log
             (Path(failed.job.results) / "model/net").unlink()
             assert (await work)[0].endswith(f"to {failed.job.results}")
             assert (Path(failed.job.results) / "model/net").exists()
+            earlier = Path(failed.job.files) / "run-3"
+            (earlier / "model/net").unlink()
+            await fetched(3)
+            assert (earlier / "model/net").read_text() == "run 3" * 10_000
         else:
             with pytest.raises(BackendError):
                 await work
+        if way == "exec":
+            with pytest.raises(BackendError, match=r"no files of run 2 of .* any more"):
+                await fetched(2)
+        if way == "log":  # as another kernel, which has nothing of it here
+            shutil.rmtree(failed.job.files)
+            display = Recorder()
+            attached = asyncio.ensure_future(session.attach(job.name, display))
+            said = [f"the files of run 4 of worker-{index}, to " for index in (0, 1)]
+            await wait(lambda: all(one in display.notices for one in said))
+            await interrupted(attached)
+            for number in (1, 2, 3, 4):
+                text = (Path(failed.job.files) / f"run-{number}/model/net").read_text()
+                assert text == f"run {number}" * 10_000
 
     with bucket(local_cluster.at.host_address) as address:
         settings = {"output_store": f"{address}/{namespace.name}"} if way == "s3" else {}

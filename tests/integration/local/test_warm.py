@@ -17,7 +17,7 @@ from ciao_kernel.delivery import results
 from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
-from ciao_kernel.session.warm import logs
+from ciao_kernel.session.warm import found_runs
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.helpers.jobs import Ended, Place, Recorder, cell, interrupted, wait
 
@@ -231,8 +231,14 @@ def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> 
         _, later, status = await session.find(ended[0].job.name)
         assert dict(results.of_job(later, status)[1]) == {"word": "x"}, "those of the newest run"
         backend, later, _ = await session.find(ended[0].job.name)
-        newest = await logs.newest_run(backend, later)
+        newest = await found_runs.find_run(backend, later)
         assert (newest.warm_run, newest.workdir) == (4, ended[2].job.workdir)
+        texts: list[str] = []
+        caller = Caller(session, Recorder(), texts.append, jobs.folder)
+        await execute(["fetch", later.name, "output/", "--run", "2"], caller)
+        assert texts == [f"files of %output: output/a (0 bytes), in {ended[0].job.workdir}\n"]
+        with pytest.raises(UsageError, match="has no run 9: its runs are 1 to 4"):
+            await execute(["fetch", later.name, "--run", "9"], caller)
 
     kernel(body)
 

@@ -18,7 +18,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
-from ciao_kernel.errors import BackendError, JobLost, SpecError
+from ciao_kernel.errors import BackendError, JobLost, SpecError, UsageError
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
@@ -38,10 +38,10 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Plan, WayBack
-from ciao_kernel.session import returned_values
+from ciao_kernel.session import fetching, returned_values
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
-from ciao_kernel.session.warm import framework, logs
+from ciao_kernel.session.warm import found_runs, framework, logs
 from ciao_kernel.session.warm.backend import WarmBackend
 from ciao_kernel.session.warm.pool import WarmPool
 
@@ -62,7 +62,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.sent: list[tuple[Replica, dict[str, Any]]] = []
+        self.commands: list[tuple[Replica, dict[str, Any]]] = []
         self.told, self.ended = asyncio.Event(), asyncio.Event()
         self.plan = plan()
         self.folder = "/jobs/mine"
@@ -80,8 +80,8 @@ class Replicas:
     async def check_feeding(self, plan: Plan) -> None: ...
 
     async def send(self, job: Job, replica: Replica, data: bytes) -> None:
-        self.sent.append((replica, json.loads(data)))
-        if len(self.sent) == len(job.replicas):
+        self.commands.append((replica, json.loads(data)))
+        if len(self.commands) == len(job.replicas):
             self.told.set()
 
     async def stop_feeding(self, job: Job) -> None: ...
@@ -217,7 +217,7 @@ def test_nothing_is_sent_for_a_run_whose_job_has_ended() -> None:
         cell.inner.say(other, ev="ready", host="10.0.0.1", port=1, root="/tmp/x")
         await cell.inner.ended.wait()
         await asyncio.sleep(0.1)
-        assert [command["op"] for _, command in cell.inner.sent] == ["run", "run"]
+        assert [command["op"] for _, command in cell.inner.commands] == ["run", "run"]
 
     run(main)
 
@@ -226,7 +226,7 @@ def test_a_run_finds_the_volumes_and_checkpoints_of_the_job_beside_its_program()
     async def main() -> None:
         cell = Cell(HEAD + "%checkpoint\n%volume=data:inputs/all\n%volume=other:/abs\n")
         await cell.start()
-        for _, command in cell.inner.sent:
+        for _, command in cell.inner.commands:
             assert command["links"] == [
                 ["inputs/all", "/work/inputs/all"],
                 ["checkpoint", "/work/checkpoint"],
@@ -278,7 +278,7 @@ def test_values_in_the_end_marker_of_a_pod_are_kept_for_the_run(tmp_path: Path) 
         cell = Cell(HEAD + "%output=step\n")
         cell.inner.folder = str(tmp_path)
         await cell.start()
-        assert {json.dumps(command["results"]) for _, command in cell.inner.sent} == {
+        assert {json.dumps(command["results"]) for _, command in cell.inner.commands} == {
             '{"names": "step", "folder": ""}'
         }
         cell.inner.begin()
@@ -394,7 +394,8 @@ class GivingCell(Cell):
         """Let all programs of a run end."""
         for one in self.job.replicas:
             self.inner.say(one, ev="begin", id=number)
-        gives = {} if self.giving.way is OutputWay.EXEC else {"gives": True}
+        words = ["model/", "./same"]
+        gives = {} if self.giving.way is OutputWay.EXEC else {"gives": True, "words": words}
         for one in self.job.replicas:
             self.inner.say(one, ev="end", id=number, code=0, why="", port=2000, **gives)
 
@@ -416,10 +417,10 @@ def test_the_files_of_each_run_come_back_into_a_folder_of_its_own(
         for number in (1, 2):
             if number == 2:
                 cell.inner.told.clear()
-                cell.inner.sent.clear()
+                cell.inner.commands.clear()
                 cell.job = await cell.backend.submit(cell.plan, None, print, outlive=True)  # type: ignore[arg-type]
                 await cell.inner.told.wait()
-            for replica, command in cell.inner.sent:
+            for replica, command in cell.inner.commands:
                 asked = command["files"]
                 if way is OutputWay.EXEC:
                     assert asked == {}
@@ -457,9 +458,9 @@ def test_a_stopped_run_brings_no_files(tmp_path: Path) -> None:
         cell.inner.begin()
         cell.inner.told.clear()
         stopping = asyncio.ensure_future(cell.backend.stop(cell.job, "stopped"))
-        while not [one for one in cell.inner.sent if one[1]["op"] == "stop"]:
+        while not [one for one in cell.inner.commands if one[1]["op"] == "stop"]:
             await asyncio.sleep(0)
-        assert all(one["drop"] for _, one in cell.inner.sent if one["op"] == "stop")
+        assert all(one["drop"] for _, one in cell.inner.commands if one["op"] == "stop")
         for one in cell.job.replicas:
             cell.inner.say(one, ev="end", id=1, code=-15, why="stopped", port=2000)
         await stopping
@@ -534,7 +535,7 @@ def test_somebody_who_finds_the_job_has_the_files_of_its_newest_run(tmp_path: Pa
         await cell.events()
         header = "%warm=10m\n%output=model/ ./same\n"
         found = replace(cell.job, warm_run=0, root="/work", header=header)
-        reading = asyncio.ensure_future(logs.newest_run(cell.inner, found))  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(found_runs.find_run(cell.inner, found))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         assert not reading.done()  # a long log is read beside the loop
         run = await reading
@@ -543,12 +544,139 @@ def test_somebody_who_finds_the_job_has_the_files_of_its_newest_run(tmp_path: Pa
             "/tmp/x/run-2",
             f"{found.files}/run-2",
         )
-        assert await logs.newest_run(cell.inner, run) is run  # type: ignore[arg-type]
+        assert await found_runs.find_run(cell.inner, run) is run  # type: ignore[arg-type]
         now = Status(State.RUNNING, ())
         (said,) = returned_values.sentences(found, now)
         assert said.endswith(f"to {found.files}/run-1"), "the newest one with files here"
         nothing = replace(found, folder=str(tmp_path / "other"))
         assert list(returned_values.sentences(nothing, now)) == []
+
+    run(main)
+
+
+class LoggingReplicas(GivingReplicas):
+    """Replicas that have run three programs, and write all that they say into a log."""
+
+    def __init__(self, folder: Path, words: tuple[str, ...] = ("model/", "./same")) -> None:
+        super().__init__(OutputWay.LOG, streams(folder))
+        self.logs: dict[Replica, bytes] = dict.fromkeys(self.plan.spec.replicas(), b"")
+        self.folder = str(folder / "job")
+        for one in self.logs:
+            self.say(one, ev="ready", host="10.0.0.1", port=1, root="/tmp/x")
+            for number in (1, 2, 3):
+                self.say(one, ev="begin", id=number)
+                self.logs[one] += b"a line\n"
+                self.say(one, ev="end", id=number, code=0, why="", gives=True, words=words)
+                self.give(one, number)
+
+    def say(self, replica: Replica, **what: Any) -> None:
+        self.logs[replica] += b"\n" + marker("0" * 16) + json.dumps(what).encode() + b"\n"
+
+    async def log(self, job: Job, replica: Replica, options: Any = None) -> bytes:
+        return self.logs[replica]
+
+    async def found(self) -> Job:
+        """Return the job as somebody finds it."""
+        job = await self.submit(plan())
+        return replace(job, header="%warm=10m\n%output=model/ ./same\n")
+
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        for replica, data in self.logs.items():
+            cut = data.index(b"\n", len(data) // 2) + 1
+            for part in (data[:cut], data[cut:]):
+                yield Output(replica, part, part.count(b"\n"))
+
+
+async def events(inner: LoggingReplicas, job: Job) -> list[Event]:
+    return [event async for event in logs.follow(inner, job)]  # type: ignore[arg-type]
+
+
+def test_somebody_who_attaches_takes_the_files_of_each_run_out_of_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path)
+        job = await inner.found()
+        # Words of the run, not of the first one: %output may change between runs.
+        told = await events(inner, replace(job, header="%warm=10m\n"))
+        lines = b"".join(one.data for one in told if isinstance(one, Output))
+        assert lines == b"a line\n" * 6
+        for number in (1, 2, 3):
+            folder = tmp_path / "job" / f"run-{number}"
+            assert (folder / "same").read_text() == "the same"
+            for name in ("worker-0", "worker-1"):
+                assert (folder / name / "model/net").read_text() == name
+                said = f"brought back by the log: the files of run {number} of {name}, to {folder}"
+                assert Notice(said) in told
+        # What is here is not taken again: the user may have changed it.
+        (tmp_path / "job/run-2/same").write_text("mine")
+        again = await events(inner, job)
+        assert [one for one in again if isinstance(one, Notice)] == []
+        assert (tmp_path / "job/run-2/same").read_text() == "mine"
+
+    run(main)
+
+
+@pytest.mark.parametrize("words", [("/etc/",), ("../model/",), (7,), "model/"])
+def test_words_of_a_log_lead_out_of_no_folder(words: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path, words)
+        assert not [
+            one for one in await events(inner, await inner.found()) if isinstance(one, Notice)
+        ]
+        assert not (tmp_path / "job").exists()
+
+    run(main)
+
+
+def test_a_log_without_the_beginning_of_some_files_gives_the_others(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path)
+        for one, data in inner.logs.items():
+            lines = data.splitlines(keepends=True)
+            begin = next(at for at, line in enumerate(lines) if b'"files"' in line)
+            inner.logs[one] = b"".join(lines[begin:])
+        await events(inner, await inner.found())
+        assert sorted(path.name for path in (tmp_path / "job").glob("run-*")) == ["run-2", "run-3"]
+
+    run(main)
+
+
+def test_files_of_an_earlier_run_are_fetched_out_of_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path)
+        job = await inner.found()
+
+        async def fetch(number: int | None, *words: str) -> list[str]:
+            asked = words or ("model/", "./same")
+            return await fetching.fetch(
+                inner,  # type: ignore[arg-type]
+                job,
+                job.replicas,
+                asked,
+                Settings(),
+                print,
+                number,
+            )
+
+        (said,) = await fetch(1)
+        assert said.startswith("brought back by the log: same (8 bytes, worker-0, worker-1)")
+        assert said.endswith("job/run-1")
+        (tmp_path / "job/run-1/same").unlink()
+        await fetch(1)
+        assert (tmp_path / "job/run-1/same").exists(), "it was asked for again"
+        await fetch(None)
+        assert (tmp_path / "job/run-3/same").exists(), "the newest run"
+        with pytest.raises(UsageError, match=r"mine has no run 4: its runs are 1 to 3\."):
+            await fetch(4)
+        with pytest.raises(UsageError, match="no run 0"):
+            await fetch(0)
+        with pytest.raises(BackendError, match="worker-0 has no files of run 1 of mine any more"):
+            await fetch(1, "other/")
+        assert inner.asked == []
+        await fetch(2, "model/", "same", "other/")
+        assert inner.asked == ["worker-0", "worker-1"], "its folder is still there"
+        job = replace(job, header="%output=model/\n")
+        with pytest.raises(UsageError, match="mine has no runs"):
+            await fetch(1)
 
     run(main)
 

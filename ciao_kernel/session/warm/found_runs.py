@@ -1,0 +1,117 @@
+"""Runs of a warm job that somebody finds, by the markers in the log of its first replica."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from ciao_kernel.delivery.warm.marks import MarkReader
+from ciao_kernel.errors import UsageError
+from ciao_kernel.magics import warm
+from ciao_kernel.model import Job
+from ciao_kernel.plugins import Backend
+
+RUN = "run-"
+"""Beginning of the names of the folders of runs."""
+_KEPT = 2
+"""Runs whose folders an agent in a pod keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """The runs of a warm job so far."""
+
+    job: Job
+    newest: int
+    """Number of the newest run; 0 if none has begun."""
+    root: str
+    """Folder of the runs in the replicas."""
+
+    def run(self, number: int | None = None) -> Job:
+        """Return a run, as the kernel that started it knows it.
+
+        Args:
+            number: Number of the run; None means the newest one, or the job if there is none.
+
+        Raises:
+            UsageError: No run has that number.
+        """
+        if number is None:
+            return as_run(self.job, self.newest, self.root) if self.newest else self.job
+        if 0 < number <= self.newest:
+            return as_run(self.job, number, self.root)
+        several = f"its runs are 1 to {self.newest}" if self.newest > 1 else "it has only run 1"
+        there = several if self.newest else "none has begun"
+        raise UsageError(f"{self.job.name} has no run {number}: {there}.")
+
+    def has_folder(self, number: int) -> bool:
+        """Return whether the replicas still have the folder of a run."""
+        return not self.job.on_cluster or number > self.newest - _KEPT
+
+
+async def find(backend: Backend, job: Job) -> FoundRuns:
+    """Return the runs of a warm job.
+
+    Args:
+        backend: The job's backend.
+        job: The job; one that is no warm job has no runs.
+    """
+    if not warm.asked(job.header) or not job.replicas:
+        return FoundRuns(job, 0, job.workdir)
+    data = await backend.log(job, job.replicas[0])
+    return await asyncio.to_thread(_found, job, data)
+
+
+def _found(job: Job, data: bytes) -> FoundRuns:
+    newest, root = 0, job.workdir
+    for part in MarkReader().read(data):
+        if isinstance(part, dict):
+            if part.get("ev") == "ready":
+                root = str(part.get("root") or root)
+            if part.get("ev") == "begin" and isinstance(part.get("id"), int):
+                newest = part["id"]
+    return FoundRuns(job, newest, root)
+
+
+def as_run(job: Job, number: int, root: str) -> Job:
+    """Return a run of a warm job.
+
+    Args:
+        job: The job.
+        number: Number of the run.
+        root: Folder of the runs in the replicas.
+    """
+    place = f"{root}/{RUN}{number}"
+    return replace(
+        job,
+        warm_run=number,
+        root=place,
+        place=job.place if job.on_cluster else place,
+        folder=job.files,
+    )
+
+
+async def find_run(backend: Backend, job: Job, number: int | None = None) -> Job:
+    """Return one run of a warm job.
+
+    Args:
+        backend: The job's backend.
+        job: The job; one that is not warm, or a run, is returned as it is.
+        number: Number of the run; None means the newest one.
+
+    Raises:
+        UsageError: The job has no runs, or none with that number.
+    """
+    if number is not None:
+        refuse_unless_warm(job)
+    if not warm.asked(job.header) or job.warm_run:
+        return job
+    return (await find(backend, job)).run(number)
+
+
+def refuse_unless_warm(job: Job) -> None:
+    """Raise UsageError if a job cannot have several runs."""
+    if not warm.asked(job.header):
+        raise UsageError(
+            f"{job.name} has no runs: only a job with %warm has several.", "Leave --run out."
+        )
