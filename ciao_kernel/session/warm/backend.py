@@ -12,7 +12,7 @@ from dataclasses import replace
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.warm import sending
-from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.errors import BackendError, SpecError, UsageError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -47,6 +47,8 @@ _ROOT = "/tmp/ciao-warm"
 _BUSY = 30.0
 """Seconds after the grace period of the job in which the processes of an interrupted run must have
 ended before the next one."""
+_ROOM, _AGAIN = 30.0, 1.0
+"""Seconds in which replicas that end give back their share of a quota, and between two looks."""
 
 
 class WarmBackend:
@@ -117,19 +119,26 @@ class WarmBackend:
         if back is not None and back.notice:
             emit(Notice(back.notice))
         key = await asyncio.to_thread(key_of, plan, self._settings, self.name)
-        parked = await self._waiting()
+        parked, ends = await self._waiting(), False
         if parked is not None and (different := parked.key.difference(key, self._table)):
             text = f"the warm replicas of {parked.job.name} end, because {different} differs"
             emit(Notice(f"{text}; new ones start"))
             await parked.end()
             await parked.close()
             self._pool.keep(None)
-            parked = None
+            parked, ends = None, True
         if parked is None:
             nonce = secrets.token_hex(8)
-            job = await self._inner.submit(
-                self._plan(plan, packed, nonce), builder, emit, outlive=outlive
-            )
+            new = self._plan(plan, packed, nonce)
+            until = time.monotonic() + (_ROOM if ends else 0)
+            while True:
+                try:
+                    job = await self._inner.submit(new, builder, emit, outlive=outlive)
+                    break
+                except UsageError:  # a quota may still count those that end
+                    if time.monotonic() > until:
+                        raise
+                await asyncio.sleep(_AGAIN)
             parked = Parked(
                 job,
                 self._inner,
