@@ -164,12 +164,12 @@ class WarmBackend:
             plot=plan.spec.plot,
             lines=plan.spec.lines,
         )
-        decider = plan.framework.decider(plan.spec)
+        decider, endless = framework.deciders(plan.framework, plan.spec, here=self._keeps_runs)
         files = None
         if back is not None:
             python, words = self._settings.cluster_python, plan.spec.output_paths
             files = RunFiles(job, words, back, self._inner, python)
-        self._run = Run(job, plan, packed, decider, plan.framework.endless, files)
+        self._run = Run(job, plan, packed, decider, endless, files)
         self._used = parked
         parked.begin(self._run)
         return job

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica, RestartPolicy, Runner
+from ciao_kernel.model.spec import SuccessPolicy
 from ciao_kernel.plugins import Framework, JobManifest, OperatorKind
 
 SUPPORTED = ("tensorflow", "pytorch", "jax", "python")
@@ -118,6 +119,26 @@ def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
             "Write %cleanPolicy=running.",
             directive="warm",
         )
+
+
+def deciders(
+    framework: Framework, spec: JobSpec, *, here: bool
+) -> tuple[Replica | None, frozenset[str]]:
+    """Return who decides about the success of a run, as about that of a cold job.
+
+    Args:
+        framework: The framework of the program.
+        spec: The cell's header.
+        here: Whether the replicas are on this machine, where ``%successPolicy`` has no meaning.
+
+    Returns:
+        The replica, or None if all decide; and the roles that nobody waits for.
+    """
+    decider, endless = framework.decider(spec), frozenset(framework.endless)
+    by_all = spec.cluster.success_policy is SuccessPolicy.ALL_WORKERS and not here
+    if by_all and decider is not None and decider.role == "worker":
+        return None, endless | {"evaluator"}
+    return decider, endless
 
 
 def processes(

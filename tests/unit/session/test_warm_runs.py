@@ -306,6 +306,23 @@ def test_values_in_the_end_marker_of_a_pod_are_kept_for_the_run(tmp_path: Path) 
     run(main)
 
 
+@pytest.mark.parametrize(("more", "code"), [("", 0), ("%successPolicy=allWorkers\n", 1)])
+def test_all_workers_decide_if_the_header_says_so(more: str, code: int) -> None:
+    async def main() -> None:
+        cell = Cell(f"{HEAD}{more}")
+        await cell.start()
+        cell.inner.begin()
+        first, other = cell.job.replicas
+        cell.inner.say(first, ev="end", id=1, code=0, why="", port=2000)
+        cell.inner.say(other, ev="end", id=1, code=code, why="" if code else "stopped", port=2000)
+        status = (await cell.events())[-1]
+        assert isinstance(status, Status)
+        assert status.state is (State.FAILED if code else State.SUCCEEDED)
+        assert status.decided_by == (other if code else first)
+
+    run(main)
+
+
 def test_files_come_back_only_from_backends_that_say_how() -> None:
     async def main() -> None:
         with pytest.raises(SpecError, match="files of %output do not come back"):
