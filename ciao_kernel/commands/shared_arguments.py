@@ -68,20 +68,23 @@ def where(args: argparse.Namespace) -> Where:
 
 
 async def only_running(session: Session, place: Where) -> str:
-    """Return the name of the only job that runs.
+    """Return the name of the only job that runs; warm replicas of this kernel without a run do not.
 
     Raises:
         UsageError: None runs, or several.
     """
+    parked = session.warm.parked if session.warm else None
+    idle = parked.job.reference if parked and not parked.run else ""
     running = [
         job.name
         for job, status in await session.jobs([], place)
-        if status.state is State.RUNNING and session.owns(job)
+        if status.state is State.RUNNING and session.owns(job) and job.reference != idle
     ]
     if len(running) == 1:
         return running[0]
     if not running:
-        raise UsageError("no job runs.", "`%ciao jobs` lists all jobs.")
+        waits = f"The replicas of {idle} wait for their next run. " if idle else ""
+        raise UsageError("no job runs.", f"{waits}`%ciao jobs` lists all jobs.")
     raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import TypeVar
@@ -59,9 +60,11 @@ def check_serve(spec: JobSpec, framework: Framework) -> None:
     known = framework.servers
     for role in spec.serve:
         if role not in known:
+            near = difflib.get_close_matches(role, known, n=1)
+            takes = f"%serve takes {' and '.join(known)}."
             raise SpecError(
                 f"replicas of the role {role} cannot only serve.",
-                f"%serve takes {' and '.join(known)}.",
+                f"Did you mean {near[0]}? {takes}" if near else takes,
                 directive="serve",
             )
         if not spec.count(role):

@@ -70,6 +70,7 @@ class KubernetesBackend:
         self._inputs = WarmInputs()
         self._settled: set[tuple[str, str]] = set()
         """Contexts and namespaces in which this process has settled unfinished submissions."""
+        self._told: set[tuple[str, str]] = set()
 
     @cached_property
     def _deletions(self) -> Deletions:
@@ -156,7 +157,9 @@ class KubernetesBackend:
             self._settled.add(here)
             user = plan.owner.label.partition(" ")[0]
             start_background(self._settle(here, target, user, emit))
-        job = await submit.submit(plan, builder, target, self._settings, emit, outlive=outlive)
+        job = await submit.submit(
+            plan, builder, target, self._settings, emit, outlive=outlive, told=self._told
+        )
         self._places.remember(job, target.context)
         if plan.spec.retries:
             emit(Notice(retry_notices.resubmission(job)))

@@ -179,6 +179,7 @@ async def submit(
     emit: Emit,
     *,
     outlive: bool,
+    told: set[tuple[str, str]],
 ) -> Job:
     """Create all objects of a job; remove the created objects if a later step fails.
 
@@ -189,13 +190,16 @@ async def submit(
         settings: Image, timeouts, grace periods.
         emit: Receives notices for the user.
         outlive: Whether the job may outlive this kernel.
+        told: Contexts, and what this process has said there about the choice of an API: each
+            sentence is shown once.
 
     Raises:
         SpecError, ClusterFault: The cluster refuses the job; no part of it exists.
         BackendError: No name is free.
     """
     chosen = await choice.choose(plan, target, settings)
-    if chosen.notice:
+    if chosen.notice and (choice_told := (target.context, chosen.notice)) not in told:
+        told.add(choice_told)
         emit(Notice(chosen.notice))
     path = manifest.collection(manifest.kind_of(plan, chosen.api), target.namespace)
     await queue_request.check(plan.spec.cluster, target, settings)

@@ -18,6 +18,7 @@ from ciao_kernel import private_files
 from ciao_kernel.backends.local import hosts, sweeps, views
 from ciao_kernel.backends.local.polling import PollPauses
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.try_lines import TryLines
 from ciao_kernel.errors import JobLost, JobStopped
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
@@ -39,6 +40,7 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
         JobStopped: The job was deleted in the meantime.
     """
     readers = [LogReader(replica, folder.log(str(replica))) for replica in job.replicas]
+    tries = TryLines(job.name)
     watch = _Watch(folder, host)
     pauses = PollPauses(len(readers))
     checked = time.monotonic()
@@ -54,9 +56,10 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
                 yield changed
             found = False
             for reader in readers:
-                for event in reader.read():
+                for read in reader.read():
                     found = True
-                    yield event
+                    for event in tries.pass_on(read):
+                        yield event
             now = time.monotonic()
             if now - checked > _CHECK:
                 checked = now
@@ -70,8 +73,9 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             with contextlib.suppress(OSError, ValueError):
                 await sweeps.sweep(folder.read_job()["id"])
         for reader in readers:
-            for event in reader.rest():
-                yield event
+            for read in reader.rest():
+                for event in tries.pass_on(read):
+                    yield event
                 await asyncio.sleep(0)
         if watch.deleted:
             raise JobStopped(f"{job.name} was deleted while it was followed; its files are gone.")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+PREFIX = "ciao: "
+"""Begins the line that is written into each log before the next try (:mod:`.try_lines`)."""
 _KILLS = (signal.SIGKILL, signal.SIGTERM)
 
 
@@ -49,7 +51,7 @@ class Retries:
     def begin(self) -> str:
         """Begin the next try; return a line for the logs."""
         self.tries += 1
-        text = f"ciao: {self.why}; try {self.tries} of {self.limit + 1}"
+        text = f"{PREFIX}{self.why}; try {self.tries} of {self.limit + 1}"
         self.why = ""
         return text
 

@@ -32,6 +32,7 @@ _NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
 _OF_MANY = ("over_", "per_")
 """Same, if a mark follows: ``accuracy over epoch: 0.79``."""
 
+# A name behind a backtick is code: set `TF_ENABLE_ONEDNN_OPTS=0`.
 # All quantifiers that could overlap are possessive: a line may contain anything.
 _WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
 """Digits, or groups of three as in 1,000."""
@@ -40,7 +41,7 @@ _AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE
 """Text that may precede the mark: ``loss (for 1 batch) at step 0: 131.3``."""
 _PAIR = re.compile(
     rf"""
-      (?<![\w./@]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
+      (?<![\w./@`]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
       (?: (?:{_AT})? [ \t]*+ (?P<mark>[:=]>?|->|→|(?<=[ \t])is(?=[ \t])) [ \t]*+
         | (?=[ \t\[(]) [ \t]*+ )
       (?P<open>["'\[(]*+) (?:(?:[a-z][a-z\d]*+\.)?[a-z]++\d*+\(\[?)? [ \t]*+

@@ -32,6 +32,14 @@ def test_an_edited_cell_runs_in_the_replicas_of_the_kernel(kernel: Any, place: P
     assert kernel.run("print((_job.folder / 'model/net').exists())").text == "True\n"
     listed = kernel.run("%ciao warm").text
     assert re.search(r"^warm +2 +0 .* 3 .* idle, ends in ", listed, re.MULTILINE)
+    idle = str(kernel.run("%ciao stacks").of("error"))
+    assert "no job runs." in idle
+    assert "The replicas of warm wait for their next run." in idle
+    waits = "import threading\nprint('waits', flush=True)\nthreading.Event().wait()"
+    kernel.run(f"%framework=python\n%worker=1\n%name=other\n%detach\n{waits}")
+    kernel.run("while not _job.logs('worker-0'): pass")
+    assert "where the replicas of other stand" in kernel.run("%ciao stacks").text
+    kernel.run("%ciao delete other")
     failed = kernel.run(f"{HEADER}1 / 0")
     assert "ZeroDivisionError" in str(failed.of("error"))
     kernel.shutdown()

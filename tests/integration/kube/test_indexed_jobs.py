@@ -169,6 +169,27 @@ def test_the_verbs_find_an_indexed_job(cluster: Callable[..., Here], tmp_path: P
     assert "the job runs as an Indexed Job of Kubernetes: %api=job asks for it." in display.notices
 
 
+def test_the_api_is_named_once_in_a_notebook(cluster: Callable[..., Here], tmp_path: Path) -> None:
+    async def trains(pod: Pod) -> int:
+        pod.print("trains")
+        return 0
+
+    first, second, other = Recorder(), Recorder(), Recorder()
+    here = cluster(trains)
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        head = "%framework=python\n%worker=1\n"
+        assert await run(session, head + "pass", first, tmp_path) is None
+        assert await run(session, head + "pass", second, tmp_path) is None
+        assert await run(session, head + "%api=job\npass", other, tmp_path) is None
+
+    here.do(work)
+    assert "the job runs as an Indexed Job of Kubernetes: the training operator" in first.notices
+    assert "Indexed Job" not in second.notices
+    assert second.data("worker-0") == b"trains\n"
+    assert "the job runs as an Indexed Job of Kubernetes: %api=job asks" in other.notices
+
+
 def test_the_operators_kind_stays_the_choice_where_it_is_served(
     cluster: Callable[..., Here], tmp_path: Path
 ) -> None:

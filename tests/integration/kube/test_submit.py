@@ -93,7 +93,9 @@ def test_a_build_that_failed_is_not_done_again_under_the_next_name() -> None:
         async with client(taken) as api:
             target = Target(api, "team")
             with pytest.raises(ClusterFault, match="longer than it may"):
-                await submit.submit(plan, builder, target, Settings(), shown.append, outlive=True)
+                await submit.submit(
+                    plan, builder, target, Settings(), shown.append, outlive=True, told=set()
+                )
 
     asyncio.run(main())
     assert builder.built == ["mnist"]

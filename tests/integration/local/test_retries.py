@@ -42,12 +42,14 @@ def run(jobs: Place, retries: str, kill: signal.Signals, lives: int = 1) -> Ende
 def test_the_job_is_started_again_after_a_kill(jobs: Place, kill: signal.Signals) -> None:
     ended = run(jobs, "%retries=2", kill)
     assert ended.error is None
+    told = f"worker-1 was killed by {kill.name}; try 2 of 3"
     for replica in ("worker-0", "worker-1"):
-        first, told, second = ended.display.data(replica).decode().splitlines()
+        first, second = ended.display.data(replica).decode().splitlines()
         assert first.startswith("life 0")
-        assert told == f"ciao: worker-1 was killed by {kill.name}; try 2 of 3"
         assert second.startswith("life 1")
-        assert ended.log(replica) == ended.display.data(replica)
+        assert ended.log(replica).decode().splitlines() == [first, f"ciao: {told}", second]
+    told = told.replace(";", f"; {ended.job.name} is started again,")
+    assert ended.display.notices.count(f"{told} (%retries=2).") == 1
     assert ended.display.status.tries == 2
     assert [one.restarts for one in ended.display.status.replicas] == [1, 1]
     assert "was restarted" not in ended.display.notices

@@ -45,3 +45,10 @@ def test_what_cannot_serve_is_refused(lines: tuple[str, ...], words: str) -> Non
     with pytest.raises(SpecError, match=words) as caught:
         check_serve(found, REGISTRY.framework(found.framework))
     assert caught.value.directive == "serve"
+
+
+def test_a_misspelt_role_gets_the_nearest() -> None:
+    found = spec("framework=tensorflow", "worker=1", "serve=wroker")
+    with pytest.raises(SpecError) as caught:
+        check_serve(found, REGISTRY.framework(found.framework))
+    assert caught.value.hint == "Did you mean worker? %serve takes ps and worker."
