@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     """Parse the words and run the command. Slow modules are imported only if they are needed."""
-    from ciao_kernel import commands, log
+    from ciao_kernel import commands
     from ciao_kernel.errors import UsageError
 
     try:
@@ -70,6 +70,8 @@ def _main(words: list[str]) -> int:
     if args is None:
         return 0
     import asyncio
+
+    from ciao_kernel import log
 
     log.start()
     if args.verbose:
