@@ -32,6 +32,7 @@ NAMES = (
     "cluster_lines",
     "cluster_thousand",
     "transfers",
+    "ways_back",
     "image_edit",
     "image_packages",
     "image_first_line",

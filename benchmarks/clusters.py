@@ -125,10 +125,11 @@ class Clock:
     def __init__(self) -> None:
         self.accepted = self.first = 0.0
         self.lines = 0
-        self.notices = ""
+        self.notices = self.folder = ""
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         self.accepted = time.time()
+        self.folder = job.folder
 
     def show(self, event: Event) -> None:
         if isinstance(event, Output):
