@@ -335,7 +335,13 @@ class Losses:
     async def bring(self, display: Recorder, work: asyncio.Task[Ended]) -> None:
         """Evict or delete one pod after another, each when both replicas train."""
         dice, team = random.Random(self.seed), self.team
+        before: dict[str, int] = {}
         for number in range(self.rounds):
+            # Those that start again after the loss before have to train again.
+            while not work.done() and any(
+                len(display.data(one)) <= size for one, size in before.items()
+            ):
+                await asyncio.sleep(0.3)
             if victim := await trains(team, display, work, PER_ROUND * number + dice.randrange(18)):
                 how = dice.choice(["evict", "delete"])
                 name = dice.choice(sorted(victim.values()))
@@ -343,6 +349,7 @@ class Losses:
                 self.lost.append(f"{how} {name}")
                 gone = next(uid for uid in victim if victim[uid] == name)
                 await leaves(team, work, gone)
+                before = {one: len(display.data(one)) for one in display.replicas}
 
 
 def found(team: Team, claim: str, reads: str, ended: Ended, steps: int, losses: Losses) -> str:
