@@ -5,12 +5,19 @@ Not that one itself: rules for each pod would be written anew whenever a pod of 
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import layout
+from tests.cluster.namespace import Namespace
+from tests.cluster.waiting import until
+from tests.e2e.gateway.place import DEPLOY
+from tests.e2e.policies import kueue
 from tests.e2e.policies.outside import Outside
 
 
@@ -39,3 +46,40 @@ def outside(enforced: Cluster) -> Outside:
     made = Outside(enforced)
     made.start()
     return made
+
+
+@pytest.fixture(scope="package")
+def queues(second_cluster: Cluster, with_kueue: None) -> Cluster:
+    """A cluster with Kueue and the ClusterQueue that its administrator has made for the team."""
+    kueue.start(second_cluster)
+    for one in (
+        kueue.flavor("any-node"),
+        kueue.cluster_queue("team-a", "any-node", "100Mi"),
+        kueue.priority("high", 1000),
+    ):
+        content = json.dumps(one)
+        second_cluster.kubectl("apply", "--server-side", "-f", "-", text=content)
+    return second_cluster
+
+
+@pytest.fixture
+def queue_namespace(
+    queues: Cluster, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Namespace]:
+    """A team's namespace with the folder of its queue."""
+    own = Namespace(queues, request.node.name)
+    own.create()
+    path = os.path.relpath(DEPLOY / "team/kueue", tmp_path.resolve())
+    overlay = {"namespace": own.name, "resources": [path]}
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
+    try:
+        queues.kubectl("apply", "--server-side", "-k", str(tmp_path))
+        until(lambda: _active(own), "the queue to be active", 90)
+        yield own
+    finally:
+        own.delete()
+
+
+def _active(own: Namespace) -> bool:
+    conditions = own.get("localqueue/default").get("status", {}).get("conditions", ())
+    return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)

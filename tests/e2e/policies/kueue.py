@@ -14,9 +14,9 @@ from tests.cluster.programs import programs
 from tests.cluster.waiting import until
 
 NAMESPACE = "kueue-system"
-FRAMEWORKS = ("kubeflow.org/tfjob", "kubeflow.org/pytorchjob")
+FRAMEWORKS = ("kubeflow.org/tfjob", "kubeflow.org/pytorchjob", "trainer.kubeflow.org/trainjob")
 """What deploy/team/README.md asks for."""
-_OURS = ("tfjob", "pytorchjob", "clusterqueue", "cohort", "resourceflavor", "workload")
+_OURS = ("tfjob", "pytorchjob", "trainjob", "clusterqueue", "cohort", "resourceflavor", "workload")
 """Kinds whose webhooks are kept: with those of others no pod at all starts while Kueue is away."""
 VERSION = "kueue.x-k8s.io/v1beta2"
 

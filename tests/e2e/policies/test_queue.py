@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,10 @@ import pytest
 from ciao_kernel.errors import DirectiveError, JobFailed
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
-from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
 from tests.e2e.jobs.conftest import Team, made, rules
-from tests.e2e.policies import kueue
 from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = [
@@ -37,41 +32,10 @@ while not os.path.exists("/tmp/end"):
 """
 
 
-@pytest.fixture(scope="module")
-def queues(second_cluster: Cluster, with_kueue: None) -> Cluster:
-    """A cluster with Kueue and the ClusterQueue that its administrator has made for the team."""
-    kueue.start(second_cluster)
-    for one in (
-        kueue.flavor("any-node"),
-        kueue.cluster_queue("team-a", "any-node", "100Mi"),
-        kueue.priority("high", 1000),
-    ):
-        content = json.dumps(one)
-        second_cluster.kubectl("apply", "--server-side", "-f", "-", text=content)
-    return second_cluster
-
-
 @pytest.fixture
-def namespace(
-    queues: Cluster, request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[Namespace]:
+def namespace(queue_namespace: Namespace) -> Namespace:
     """A team's namespace with the folder of its queue."""
-    own = Namespace(queues, request.node.name)
-    own.create()
-    path = os.path.relpath(DEPLOY / "team/kueue", tmp_path.resolve())
-    overlay = {"namespace": own.name, "resources": [path]}
-    (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
-    try:
-        queues.kubectl("apply", "--server-side", "-k", str(tmp_path))
-        until(lambda: _active(own), "the queue to be active", 90)
-        yield own
-    finally:
-        own.delete()
-
-
-def _active(own: Namespace) -> bool:
-    conditions = own.get("localqueue/default").get("status", {}).get("conditions", ())
-    return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+    return queue_namespace
 
 
 @pytest.fixture
