@@ -24,6 +24,13 @@ _MAGIC_WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]
 _NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 # IPython's own magics; they get no suggestion of a directive.
+_NEEDLESS = {
+    "time": "Leave it out: the table shows how long a job takes.",
+    "timeit": "Leave it out: the table shows how long a job takes.",
+    "matplotlib": "Leave it out: a job draws nothing in the notebook. Let it save pictures "
+    "(savefig), and bring them back by %output.",
+}
+"""Magics that are often above code that becomes a job, and what to do without them."""
 _TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
@@ -187,6 +194,8 @@ def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
         hint = f"Did you mean {likely}?"
     elif re.match(r"[!%][ \t]*(?:pip|conda|mamba|uv)\b", line.text[column:]):
         hint = "Install packages in a plain cell above; replicas on this machine use them too."
+    elif word.lstrip("%") in _NEEDLESS and word.startswith("%"):
+        hint = _NEEDLESS[word.lstrip("%")]
     else:
         hint = "Move it to a plain cell."
     safe, column, _ = shown(line, table, column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import warnings
 from collections.abc import Collection
 
@@ -22,7 +23,9 @@ _STRATEGIES = frozenset(
 """Classes of ``tf.distribute`` that Keras 3 does not support."""
 
 
-def keras_note(spec: JobSpec, code: str, environment: Collection[str] = ()) -> str:
+def keras_note(
+    spec: JobSpec, code: str, environment: Collection[str] = (), *, here: bool = False
+) -> str:
     """Return a note if the code plainly trains by Keras' `fit` under such a strategy, else "".
 
     Only the cell itself is read: a strategy or a `fit` in another module gives no note.
@@ -31,6 +34,7 @@ def keras_note(spec: JobSpec, code: str, environment: Collection[str] = ()) -> s
         spec: The job.
         code: The program.
         environment: Names of the variables that replicas get from the kernel's environment.
+        here: The replicas use the kernel's Python, so its tf_keras is theirs too.
     """
     if spec.framework != "tensorflow" or len(spec.replicas()) < 2 or LEGACY in code:
         return ""
@@ -49,9 +53,10 @@ def keras_note(spec: JobSpec, code: str, environment: Collection[str] = ()) -> s
     fits = any(isinstance(one, ast.Attribute) and one.attr == "fit" for one in called)
     if not strategy or not fits or not any(map(_names_keras, nodes)):
         return ""
+    remedy = f"add %envvar={LEGACY}=1." if here and importlib.util.find_spec("tf_keras") else REMEDY
     return (
         f"Keras 3, which TensorFlow has since 2.16, does not train by `fit` under {strategy}. To "
-        f"train with Keras 2, {REMEDY}"
+        f"train with Keras 2, {remedy}"
     )
 
 

@@ -220,8 +220,9 @@ class Session:
         for note in planning.delivery_notices(plan):
             display.show(Notice(note))
         # Local replicas have the kernel's environment, those of a cluster do not.
-        environment = () if backend.outlives_kernel else os.environ
-        if note := keras_note(spec, parsed.code, environment):
+        here = not backend.outlives_kernel
+        environment = os.environ if here else ()
+        if note := keras_note(spec, parsed.code, environment, here=here and not spec.python):
             display.show(Notice(note))
         if spec.dryrun:
             text = await backend.preview(plan, builder)

@@ -16,6 +16,8 @@ _LAST_LINES = 4000
 """Lines at the end of a log whose names count; at the start Metrics has a limit of its own."""
 _PIECE = 1 << 20
 """Bytes that are read at a time."""
+_TRACEBACK = re.compile(rb"^Traceback \(most recent call last\):\r?\n(?:[ \t].*+\n)*+", re.M)
+"""The frames of a traceback: its lines of code have names and numbers, as in fit(epochs=3)."""
 _LOSS = re.compile("loss")
 _KNOWN = re.compile(
     r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
@@ -37,6 +39,7 @@ def read_all(data: bytes) -> dict[str, Series]:
     Args:
         data: The whole output of one replica.
     """
+    data = _TRACEBACK.sub(b"", data)
     one = Replica("", 0)
     first, last = Metrics(()), Metrics(())
     first.add(one, data[:_PIECE])

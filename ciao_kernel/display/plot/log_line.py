@@ -73,6 +73,8 @@ _INDEX = re.compile(
 _DECIMALS = re.compile(r",\d")
 _SOURCE_FILE = re.compile(r"\.(?:pyx?|cc?|cpp|cxx|cuh?|hpp|hh?|go|rs)", re.I)
 """Ends of names of source files; log lines have the number of a line behind them."""
+_LIBRARY = re.compile(r"[IWEF]\d{4} [\d:. \t]++[\w/.-]{1,200}?\.cc:\d++\]")
+"""The begin of a log line of a library in C++, such as TensorFlow: its numbers are no metrics."""
 _NO_WORD = re.compile(r"\W+")
 
 
@@ -115,6 +117,8 @@ class Reading:
 def read(line: str) -> Reading:
     """Read the numbers that follow names in a line; ignore everything else."""
     found = Reading()
+    if _LIBRARY.match(line):
+        return found
     of = stem = ""
     kinds: set[str] = set()
     steps: dict[str, tuple[float, float | None]] = {}

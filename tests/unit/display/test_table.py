@@ -139,6 +139,14 @@ def test_the_frame_of_torchruns_report_is_no_last_line() -> None:
     assert table.rows()[0].last_line == "ValueError: bad"
 
 
+def test_a_line_that_only_separates_is_no_last_line() -> None:
+    table = Table(JOB)
+    table.output(Output(ONE, b"loss 0.5\n=====\n \n", 3))
+    assert table.rows()[0].last_line == "loss 0.5"
+    table.output(Output(ONE, b"=======\n", 1))  # as if a report came in two parts
+    assert table.rows()[0].last_line == "loss 0.5"
+
+
 def test_the_last_line_is_the_unfinished_one_if_there_is_one() -> None:
     table = Table(JOB)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import pytest
 
 from ciao_kernel.model import JobSpec, ReplicaGroup
@@ -67,3 +70,15 @@ def test_no_note_where_the_variable_is_set_or_nothing_is_spread() -> None:
     assert keras_note(SPEC, CELL, {"HOME": "/x"})
     assert keras_note(JobSpec("tensorflow", (ReplicaGroup("worker", 1),)), CELL) == ""
     assert keras_note(JobSpec("pytorch", groups), CELL) == ""
+
+
+def test_the_package_is_not_asked_for_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "%packages=tf_keras" in keras_note(SPEC, CELL, here=True)
+    (tmp_path / "tf_keras.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    remedy = "To train with Keras 2, add %envvar=TF_USE_LEGACY_KERAS=1."
+    assert keras_note(SPEC, CELL, here=True).endswith(remedy)
+    assert "%packages=tf_keras" in keras_note(SPEC, CELL)

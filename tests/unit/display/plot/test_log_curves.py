@@ -69,3 +69,13 @@ def test_a_metric_by_another_name_is_one_where_the_cell_or_the_line_says_so() ->
     assert newest_metric(b"ndcg: 0.7 loss: 1\n", ("NDCG",)) == "ndcg 0.7"
     assert newest_metric(b"Test accuracy: 0.91\n") == "test_accuracy 0.91"
     assert newest_metric(b"[9]\ttrain-mlogloss:0.25\n") == "train_mlogloss 0.25"
+
+
+def test_the_code_in_a_traceback_has_no_metrics() -> None:
+    text = b"""step 1 loss: 0.5
+Traceback (most recent call last):
+  File "ciao_cell.py", line 13, in <module>
+    model.fit(data, epochs=3, steps_per_epoch=16)
+ValueError: bad
+"""
+    assert list(read_curves(text)) == ["loss"]
