@@ -146,10 +146,15 @@ class Agent:
                 self._signal(signal.SIGKILL)
                 if run.pending:
                     self._finish(run)
-        elif now - self._quiet_since > self._idle:
-            self._end("idle", self._unheard or 0)
-        elif now - self._heard > self._lease:
-            self._end("the kernel is gone", self._unheard or 0)
+        elif (why := self._needless(now)) and not self._picker.select(timeout=0):
+            # Who was asleep first reads what has come meanwhile.
+            self._end(why, self._unheard or 0)
+
+    def _needless(self, now: float) -> str:
+        """Return why nobody needs this replica any more; "" if somebody may."""
+        if now - self._quiet_since > self._idle:
+            return "idle"
+        return "the kernel is gone" if now - self._heard > self._lease else ""
 
     def _end(self, why: str, code: int) -> None:
         self._emit(ev="bye", why=why, code=code)
