@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 
 import pytest
 
 from ciao_kernel.errors import CiaoError, JobFailed
+from ciao_kernel.model import Owner
+from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
+from tests.cluster.errors import ClusterError
 from tests.cluster.faults import policies
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
 from tests.e2e.jobs.test_evictions import evict
 from tests.e2e.jobs.test_warm import WARM, as_kernel, ended, pods
-from tests.helpers.jobs import Recorder, wait
+from tests.helpers.jobs import Recorder, interrupted, wait
 
 HEAD = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
 
@@ -101,6 +106,67 @@ def test_an_evicted_replica_ends_the_run_and_the_next_one_starts_new_ones(
         again = await ended(team, session, HEAD + "print('well')")
         assert again.error is None, again.error
         assert again.job.warm_run == 1
+
+    as_kernel(team, body)
+
+
+KILL = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    words = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    if any(word.endswith("ciao_warm_agent.py") for word in words):
+        os.kill(int(pid), 9)
+"""
+
+
+@pytest.mark.second("faults")
+def test_a_killed_agent_fails_the_run_and_the_next_one_starts_new_replicas(team: Team) -> None:
+    async def body(session: Session) -> None:
+        display = Recorder()
+        program = "import time\nprint('up', flush=True)\ntime.sleep(1000)\n"
+        work = asyncio.ensure_future(session.run(HEAD + program, display, team.folder))
+        await display.until("up", replica="worker-1")
+        assert session.warm is not None
+        assert display.job is not None
+        pool, pod = session.warm, f"{display.job.name}-worker-1"
+        argv = ("exec", pod, "--", "python3", "-c", KILL)
+        with contextlib.suppress(ClusterError):  # the container ends with it
+            await asyncio.to_thread(team.namespace.kubectl, *argv)
+        with pytest.raises(CiaoError):
+            await work
+        await wait(lambda: pool.parked is None)
+        again = await ended(team, session, HEAD + "print('well')")
+        assert again.error is None, again.error
+        assert again.job.warm_run == 1
+
+    as_kernel(team, body)
+
+
+@pytest.mark.second("faults")
+def test_another_kernel_follows_a_run_and_both_show_each_line_once(team: Team) -> None:
+    program = (
+        "import time\nfor line in range(300):\n    print('line', line, flush=True)\n"
+        "    time.sleep(0.01)\n"
+    )
+    lines = [f"line {number}" for number in range(300)]
+
+    async def body(session: Session) -> None:
+        registry = Registry({})
+        other = Session(registry, Owner("another", os.getpid()), team.settings())
+        display, seen = Recorder(), Recorder()
+        work = asyncio.ensure_future(session.run(HEAD + program, display, team.folder))
+        await display.until("line 20")
+        assert display.job is not None
+        attached = asyncio.ensure_future(other.attach(display.job.name, seen))
+        await work
+        for replica in ("worker-0", "worker-1"):
+            await seen.until("line 299\n", replica=replica)
+            for one in (display, seen):
+                assert one.data(replica).decode().splitlines() == lines
+        await interrupted(attached)
+        again = await ended(team, session, HEAD + "print('well')")
+        assert again.job.warm_run == 2, "whoever follows leaves the replicas as they are"
+        await registry.close()
 
     as_kernel(team, body)
 
