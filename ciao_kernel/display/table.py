@@ -5,7 +5,6 @@ Renderers call :meth:`Table.rows` and draw the rows; this module draws nothing.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -38,8 +37,8 @@ _COLUMNS = {
 }
 """Headings, and the field of a row below each heading. The last line is at the end: it has the
 width that the other columns leave, so its changes move none of them."""
-_RULES = re.compile(rb"(?:\n[-=*_#~ \t\r]*+)++\Z")
-"""Lines at the end of an output that only separate, such as the last one of torchrun's report."""
+_SEPARATING = b"-=*_#~ \t\r"
+"""Characters of lines that only separate, such as the last one of torchrun's report."""
 _ON_CLUSTERS = ("node", "restarts")
 _MOST = 100
 """Maximum number of replicas that all have a row."""
@@ -131,7 +130,7 @@ class Table:
         data = event.data
         if torchrun_report.SIGN in data:  # its last line, of a frame, says nothing
             data = b"\n".join(torchrun_report.without_reports(data.split(b"\n"))[0])
-        end = event.tail if event.tail.strip() else _RULES.sub(b"", b"\n" + data[-4096:])[1:]
+        end = event.tail if event.tail.strip() else _without_rules(data[-4096:])
         if end:
             self._last[event.replica] = end[-4096:]
 
@@ -262,6 +261,14 @@ class Table:
             who=one.replica,
             expected=one.state is State.STOPPED and self._has_succeeded,
         )
+
+
+def _without_rules(data: bytes) -> bytes:
+    """Leave out the lines at the end of an output that only separate."""
+    lines = data.split(b"\n")
+    while lines and not lines[-1].strip(_SEPARATING):
+        lines.pop()
+    return b"\n".join(lines)
 
 
 def _sums(replicas: Iterable[ReplicaStatus]) -> str:
