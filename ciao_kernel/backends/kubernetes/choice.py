@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes import (
     indexed_manifest,
     indexed_rules,
     manifest,
+    queue_request,
     runtime_discovery,
     shared_runtime,
     trainer_manifest,
@@ -44,6 +45,10 @@ _NAMES = {
 _CREATE = Right("create", "trainjobs", trainer.GROUP)
 _NO_RUNTIME = "you may not create TrainJobs with a TrainingRuntime there"
 _NO_OWN = "you may not create TrainingRuntimes there"
+_NEVER_STARTED = (
+    "Kueue before 0.17 admits a TrainJob of a ClusterTrainingRuntime but never starts it"
+)
+"""It takes the ``runtimePatches`` away: seen with 0.15; the types of 0.17 have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,12 @@ async def _with_shared(
                 directive="api",
             )
         return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"
-    return Choice(TRAINER, f"{why}, and {_NO_OWN}", name, fields)
+    why = f"{why}, and {_NO_OWN}"
+    if fields.patches and queue_request.name_of(plan.spec.cluster, settings):
+        if not insists:
+            return f"{_NO_RUNTIME} (and {_NEVER_STARTED})"
+        why = f"{why}. {_NEVER_STARTED}"
+    return Choice(TRAINER, why, name, fields)
 
 
 async def _by_ssh(plan: Plan, target: Target) -> Choice | None:

@@ -23,7 +23,7 @@ def labels(cluster: ClusterSpec, settings: Settings) -> dict[str, str]:
         cluster: The cell's options.
         settings: The queue of cells that name none.
     """
-    named = {queues.LABEL: _queue(cluster, settings), _PRIORITY: cluster.queue_priority}
+    named = {queues.LABEL: name_of(cluster, settings), _PRIORITY: cluster.queue_priority}
     return {label: value for label, value in named.items() if value}
 
 
@@ -39,7 +39,7 @@ async def check(cluster: ClusterSpec, target: Target, settings: Settings) -> Non
         SpecError: One of them does not exist, or the cluster has no Kueue.
         Refused, ClusterFault: From the client.
     """
-    queue, priority = _queue(cluster, settings), cluster.queue_priority
+    queue, priority = name_of(cluster, settings), cluster.queue_priority
     if not queue and not priority:
         return
     client, namespace = target.client, target.namespace
@@ -81,7 +81,7 @@ def ignored(job: Object, cluster: ClusterSpec, settings: Settings) -> str:
         cluster: The cell's options.
         settings: The queue of cells that name none.
     """
-    queue = _queue(cluster, settings)
+    queue = name_of(cluster, settings)
     if not queue or apis.is_suspended(job):
         return ""
     kind = str(job.get("kind") or "job")
@@ -103,5 +103,6 @@ async def _no_queue(target: Target, path: str, queue: str) -> SpecError:
     )
 
 
-def _queue(cluster: ClusterSpec, settings: Settings) -> str:
+def name_of(cluster: ClusterSpec, settings: Settings) -> str:
+    """Return the queue that a cell or a setting names; "" if none."""
     return cluster.queue or settings.queue

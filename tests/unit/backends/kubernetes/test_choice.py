@@ -276,6 +276,22 @@ def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
     assert nobody.tried == 0
 
 
+def test_a_job_in_a_queue_uses_no_runtime_of_the_cluster_by_itself() -> None:
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",))
+    for made in (choose(TF + "%queue=team\n", reader), choose(TF, reader, queue="team")):
+        assert made.api is JOB
+        assert made.notice.endswith(
+            "there (and Kueue before 0.17 admits a TrainJob of a ClusterTrainingRuntime but never "
+            "starts it)."
+        )
+    asked = choose(TF + "%api=trainer\n%queue=team\n", reader)
+    assert (asked.api, asked.runtime) == (TRAINER, "ciao-tensorflow")
+    assert asked.notice.endswith("but never starts it.")
+    older = ("runtimePatches",)  # its overrides stay
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",), pruned=older)
+    assert choose(TF + "%queue=team\n", reader).api is TRAINER
+
+
 def test_what_a_train_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:
     cell = TF + "%cleanPolicy=none\n"
     assert choose(cell, Client("tfjobs", trainer=True)) == Choice(OPERATOR_V1)
