@@ -23,7 +23,6 @@ _MAGIC = re.compile(r"[ \t\f]*(%%?\w*|[!?]+\w*)")
 _MAGIC_WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]*\Z")
 _NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-# IPython's own magics; they get no suggestion of a directive.
 _NEEDLESS = {
     "time": "Leave it out: the table shows how long a job takes.",
     "timeit": "Leave it out: the table shows how long a job takes.",
@@ -31,6 +30,7 @@ _NEEDLESS = {
     "(savefig), and bring them back by %output.",
 }
 """Magics that are often above code that becomes a job, and what to do without them."""
+# IPython's own magics; they get no suggestion of a directive.
 _TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 

@@ -222,7 +222,8 @@ class Session:
         # Local replicas have the kernel's environment, those of a cluster do not.
         here = not backend.outlives_kernel
         environment = os.environ if here else ()
-        if note := keras_note(spec, parsed.code, environment, here=here and not spec.python):
+        own_python = here and not (spec.python or self.settings.python)
+        if note := keras_note(spec, parsed.code, environment, here=own_python):
             display.show(Notice(note))
         if spec.dryrun:
             text = await backend.preview(plan, builder)

@@ -62,6 +62,8 @@ class Choice:
     """Name of the cluster's runtime that a TrainJob uses; "" if it brings its own."""
     fields: Fields | None = None
     """What it can change in that runtime."""
+    caution: str = ""
+    """What this cell asks for in vain, as a sentence without its stop; "" if there is nothing."""
 
     @property
     def notice(self) -> str:
@@ -69,7 +71,8 @@ class Choice:
         name = _NAMES[self.api.name]
         if self.runtime:
             name = f"a TrainJob, with the ClusterTrainingRuntime {self.runtime}"
-        return self.why and f"the job runs as {name}: {self.why}."
+        caution = f" {self.caution}." if self.caution else ""
+        return self.why and f"the job runs as {name}: {self.why}.{caution}"
 
     @property
     def rights(self) -> tuple[Right, ...]:
@@ -112,9 +115,9 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
             rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
             rendering.check(plan, settings)
         if choice.api is TRAINER and (lost := _not_scaled(plan)):
-            return replace(choice, why=f"{choice.why}. {lost}")
+            return replace(choice, caution=lost)
         if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
-            return replace(choice, why=f"{choice.why}. {held}")
+            return replace(choice, caution=held)
     return choice
 
 
@@ -202,12 +205,12 @@ async def _with_shared(
                 directive="api",
             )
         return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"
-    why = f"{why}, and {_NO_OWN}"
+    caution = ""
     if fields.patches and queue_request.name_of(plan.spec.cluster, settings):
         if not insists:
             return f"{_NO_RUNTIME} (and {_NEVER_STARTED})"
-        why = f"{why}. {_NEVER_STARTED}"
-    return Choice(TRAINER, why, name, fields)
+        caution = _NEVER_STARTED
+    return Choice(TRAINER, f"{why}, and {_NO_OWN}", name, fields, caution)
 
 
 async def _by_ssh(plan: Plan, target: Target) -> Choice | None:

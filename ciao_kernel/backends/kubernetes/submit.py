@@ -190,16 +190,17 @@ async def submit(
         settings: Image, timeouts, grace periods.
         emit: Receives notices for the user.
         outlive: Whether the job may outlive this kernel.
-        told: Contexts, and what this process has said there about the choice of an API: each
-            sentence is shown once.
+        told: Contexts, and what this process has said there about the choice of an API: it is
+            shown once, but a caution about the cell each time.
 
     Raises:
         SpecError, ClusterFault: The cluster refuses the job; no part of it exists.
         BackendError: No name is free.
     """
     chosen = await choice.choose(plan, target, settings)
-    if chosen.notice and (choice_told := (target.context, chosen.notice)) not in told:
-        told.add(choice_told)
+    said_of_api = target.context, chosen.notice
+    if chosen.notice and (chosen.caution or said_of_api not in told):
+        told.add(said_of_api)
         emit(Notice(chosen.notice))
     path = manifest.collection(manifest.kind_of(plan, chosen.api), target.namespace)
     await queue_request.check(plan.spec.cluster, target, settings)

@@ -16,7 +16,11 @@ _LAST_LINES = 4000
 """Lines at the end of a log whose names count; at the start Metrics has a limit of its own."""
 _PIECE = 1 << 20
 """Bytes that are read at a time."""
-_TRACEBACK = re.compile(rb"^Traceback \(most recent call last\):\r?\n(?:[ \t].*+\n)*", re.M)
+_TRACEBACK = re.compile(
+    rb"^(?P<rank>(?:\[rank\d{1,6}\]: )?)Traceback \(most recent call last\):\r?\n"
+    rb"(?:(?P=rank)[ \t].*+\n)*",
+    re.M,
+)
 """The frames of a traceback: its lines of code have names and numbers, as in fit(epochs=3)."""
 _LOSS = re.compile("loss")
 _KNOWN = re.compile(

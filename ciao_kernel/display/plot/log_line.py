@@ -73,8 +73,9 @@ _INDEX = re.compile(
 _DECIMALS = re.compile(r",\d")
 _SOURCE_FILE = re.compile(r"\.(?:pyx?|cc?|cpp|cxx|cuh?|hpp|hh?|go|rs)", re.I)
 """Ends of names of source files; log lines have the number of a line behind them."""
-_LIBRARY = re.compile(r"[IWEF]\d{4} [\d:. \t]++[\w/.-]{1,200}?\.cc:\d++\]")
-"""The begin of a log line of a library in C++, such as TensorFlow: its numbers are no metrics."""
+_LIBRARY = re.compile(r"[IWEF]0000 00:00:[\d:. \t]++[\w/.-]{1,200}?\.cc:\d++\]")
+"""The begin of a log line of a library in C++ that has set up no log, such as TensorFlow's: its
+numbers are no metrics. Programs that set up a log write the date."""
 _NO_WORD = re.compile(r"\W+")
 
 

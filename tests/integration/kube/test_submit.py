@@ -137,11 +137,15 @@ def test_an_edited_cell_gets_the_next_name_and_a_deleted_job_frees_its_own() -> 
             target, names = Target(api, "team"), []
             for _ in range(3):
                 builder = ConfigMapBuilder(settings)
-                job = await submit.submit(plan, builder, target, settings, print, outlive=True)
+                job = await submit.submit(
+                    plan, builder, target, settings, print, outlive=True, told=set()
+                )
                 names.append(job.name)
             del server.objects[f"{jobs}/mnist"]  # somebody deletes it: its name is free again
             builder = ConfigMapBuilder(settings)
-            job = await submit.submit(plan, builder, target, settings, print, outlive=True)
+            job = await submit.submit(
+                plan, builder, target, settings, print, outlive=True, told=set()
+            )
             return [*names, job.name]
 
     assert asyncio.run(main()) == ["mnist", "mnist-2", "mnist-3", "mnist"]
@@ -158,7 +162,9 @@ def test_a_name_of_a_job_before_is_asked_for_in_one_request() -> None:
                 server.asked.clear()
                 builder = ConfigMapBuilder(settings)
                 target = Target(api, "team")
-                await submit.submit(plan, builder, target, settings, print, outlive=True)
+                await submit.submit(
+                    plan, builder, target, settings, print, outlive=True, told=set()
+                )
 
     asyncio.run(main())
     first = [path for path in server.asked if path.endswith("/mnist")]

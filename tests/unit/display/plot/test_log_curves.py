@@ -71,11 +71,12 @@ def test_a_metric_by_another_name_is_one_where_the_cell_or_the_line_says_so() ->
     assert newest_metric(b"[9]\ttrain-mlogloss:0.25\n") == "train_mlogloss 0.25"
 
 
-def test_the_code_in_a_traceback_has_no_metrics() -> None:
-    text = b"""step 1 loss: 0.5
-Traceback (most recent call last):
+@pytest.mark.parametrize("rank", [b"", b"[rank0]: "])
+def test_the_code_in_a_traceback_has_no_metrics(rank: bytes) -> None:
+    trace = b"""Traceback (most recent call last):
   File "ciao_cell.py", line 13, in <module>
     model.fit(data, epochs=3, steps_per_epoch=16)
 ValueError: bad
 """
+    text = b"step 1 loss: 0.5\n" + b"".join(rank + line for line in trace.splitlines(True))
     assert list(read_curves(text)) == ["loss"]

@@ -132,6 +132,7 @@ READ_IN_BRACKETS = {"loss": 0.31, "acc": 1, "lr": 0.1}
         ("I0000 00:00:17.6 285 port.cc:153] oneDNN is on", {}, None, None),
         ("E0000 00:00:17.6 285 a.cc:252] x {grpc_status:14, loss: 2}", {}, None, None),
         ("I1121 23:48:31.1 140 train.py:10] loss: 0.31", {"loss": 0.31}, None, None),
+        ("I1121 23:48:31.1 140 trainer.cc:10] loss: 0.31", {"loss": 0.31}, None, None),
         ("To turn them off, set the variable `TF_ENABLE_ONEDNN_OPTS=0`.", {}, None, None),
         ("keras/src/epoch_iterator.py:74: UserWarning", {}, None, None),
         ("train.py:12: loss: 0.31", {"loss": 0.31}, None, None),
