@@ -135,7 +135,7 @@ async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int
     before = 0
     with log.ignored(_log, "reading an earlier container", BackendError, UsageError):
         before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
-    data = await warm_logs.read(backend, job, replica)
+    data = await warm_logs.read(backend, job, replica, LogOptions(followed=True))
     # An unfinished line is a new line: the rest of it is still to come.
     whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
     return max(0, before + whole - max(0, tail - unfinished))

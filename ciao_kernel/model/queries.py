@@ -44,6 +44,8 @@ class LogOptions:
     """Put the time before each line, in RFC 3339 format."""
     since: float = 0.0
     """Seconds since the epoch; older lines are left out, with the precision of the backend."""
+    followed: bool = False
+    """Leave out the lines that following the job shows as notices instead."""
 
 
 WHOLE_LOG = LogOptions()

@@ -19,6 +19,7 @@ from ciao_kernel.backends.local import (
     isolation,
     preview,
     stacks,
+    try_lines,
     usage,
     views,
     volumes,
@@ -201,7 +202,8 @@ class LocalBackend:
             )
         if options.timestamps or options.since:
             raise _no_timestamps_error("--timestamps" if options.timestamps else "--since")
-        return await self._store.log(job, replica, options)
+        data = await self._store.log(job, replica, options)
+        return try_lines.without(data) if options.followed else data
 
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams

@@ -14,8 +14,15 @@ from ciao_kernel.model import Notice, Output
 
 _PREFIX = PREFIX.encode()
 _LINE = re.compile(
-    rb"^" + re.escape(_PREFIX) + rb"([a-z]+-\d+ was killed by \w+); (try \d+ of (\d+))\n", re.M
+    rb"^" + re.escape(_PREFIX) + rb"([a-z]+-\d{1,6} was killed by \w{1,20}); "
+    rb"(try \d{1,6} of (\d{1,6}))\n",
+    re.M,
 )
+
+
+def without(data: bytes) -> bytes:
+    """Return a log without the lines of new starts."""
+    return _LINE.sub(b"", data)
 
 
 class TryLines:

@@ -10,6 +10,7 @@ import pytest
 
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import State
+from ciao_kernel.model.queries import LogOptions
 from tests.helpers.jobs import Ended, Place, Recorder, wait
 
 TRAINS = """
@@ -37,6 +38,17 @@ def run(jobs: Place, retries: str, kill: signal.Signals, lives: int = 1) -> Ende
     return asyncio.run(main())
 
 
+def without_notices(jobs: Place, ended: Ended, replica: str) -> bytes:
+    """What following the job yields of a log: `ciao logs -f --tail` counts its lines."""
+
+    async def main() -> bytes:
+        backend, job, _ = await jobs.session().find(ended.job.name)
+        one = next(one for one in job.replicas if str(one) == replica)
+        return await backend.log(job, one, LogOptions(followed=True))
+
+    return asyncio.run(main())
+
+
 @pytest.mark.stands_for("trials")
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
 def test_the_job_is_started_again_after_a_kill(jobs: Place, kill: signal.Signals) -> None:
@@ -48,6 +60,7 @@ def test_the_job_is_started_again_after_a_kill(jobs: Place, kill: signal.Signals
         assert first.startswith("life 0")
         assert second.startswith("life 1")
         assert ended.log(replica).decode().splitlines() == [first, f"ciao: {told}", second]
+        assert without_notices(jobs, ended, replica) == ended.display.data(replica)
     told = told.replace(";", f"; {ended.job.name} is started again,")
     assert ended.display.notices.count(f"{told} (%retries=2).") == 1
     assert ended.display.status.tries == 2
