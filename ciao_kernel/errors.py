@@ -6,6 +6,7 @@
     ├── UsageError                the user's text is wrong; nothing was started
     │   ├── DirectiveError        a line of the header (line, column, nearest name)
     │   ├── SpecError             directives that conflict (becomes a DirectiveError)
+    │   │   └── NoRoom            … or a quota has no room for the job now
     │   ├── SourceError           the body of the cell or a file that it needs
     │   └── SettingError          a wrong setting, with the place where it is set
     ├── PluginError               an unknown or broken framework, builder or backend
@@ -101,6 +102,10 @@ class SpecError(UsageError):
         super().__init__(message, hint)
         self.directive = directive
         self.word = word
+
+
+class NoRoom(SpecError):
+    """A quota has no room for the job; it may have some when other jobs have ended."""
 
 
 class SourceError(UsageError):

@@ -11,7 +11,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, trainer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import JobManifest
 
@@ -167,9 +167,10 @@ def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
+_QUOTA = "exceeded quota"
 # Part of the server's answer, the directive that causes it, and the hint.
 _BLAME = (
-    ("exceeded quota", "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
+    (_QUOTA, "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
     ("must specify limits", "cpu", "The namespace's quota requires %cpu and %memory."),
     ("must specify requests", "cpu", "The namespace's quota requires %cpu and %memory."),
     ("maximum cpu", "cpu", "The namespace limits the resources of one replica."),
@@ -195,14 +196,15 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
             f"{words.partition('violates PodSecurity ')[2]}",
             "Use an image that fits the rules of the namespace: %image=…, %namespace=….",
         )
-    if "exceeded quota" in words and not words.startswith("pods"):
+    if _QUOTA in words and not words.startswith("pods"):
         return ClusterFault(
             f"the cluster refuses this job: {words}",
             "The quota counts objects. `ciao delete --finished` removes finished jobs.",
         )
     for part, directive, hint in _BLAME:
         if part in words:
-            return SpecError(f"the cluster refuses this job: {words}", hint, directive=directive)
+            kind = NoRoom if part == _QUOTA else SpecError
+            return kind(f"the cluster refuses this job: {words}", hint, directive=directive)
     hint = error.hint or f"Nothing of the job exists in {namespace}."
     return ClusterFault(f"the cluster refuses this job: {words}", hint)
 

@@ -18,7 +18,7 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS, Defaults
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.errors import BackendError, NoRoom
 from ciao_kernel.kube.quantities import quantity, shown
 from ciao_kernel.model import Manifest
 
@@ -35,7 +35,7 @@ async def check(target: Target, made: Objects) -> bool:
         Whether there are quotas, so that the next job has to be checked too.
 
     Raises:
-        SpecError: There is no room; the error names the missing resources and a directive.
+        NoRoom: There is no room; the error names the missing resources and a directive.
     """
     client, namespace = target.client, target.namespace
     if not all(await allowed(client, namespace, Right("list", "resourcequotas"))):
@@ -91,7 +91,7 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
             short.append((resource, f"{resource}: the job asks for {shown(needs)}, and {taken}"))
     if short:
         everything = "; ".join(words for _, words in short)
-        raise SpecError(
+        raise NoRoom(
             f"the quota {name} of the namespace {namespace} has no room for this job: "
             f"{everything}.",
             "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait until other jobs end.",

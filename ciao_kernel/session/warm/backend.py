@@ -8,11 +8,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.warm import sending
-from ciao_kernel.errors import BackendError, SpecError, UsageError
+from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -35,6 +36,7 @@ from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
 from ciao_kernel.session.warm.pool import WarmPool
+from ciao_kernel.session.warm.room import submit_after_others
 from ciao_kernel.session.warm.run import Run
 
 LEASE = 300.0
@@ -47,8 +49,6 @@ _ROOT = "/tmp/ciao-warm"
 _BUSY = 30.0
 """Seconds after the grace period of the job in which the processes of an interrupted run must have
 ended before the next one."""
-_ROOM, _AGAIN = 30.0, 1.0
-"""Seconds in which replicas that end give back their share of a quota, and between two looks."""
 
 
 class WarmBackend:
@@ -130,15 +130,8 @@ class WarmBackend:
         if parked is None:
             nonce = secrets.token_hex(8)
             new = self._plan(plan, packed, nonce)
-            until = time.monotonic() + (_ROOM if ends else 0)
-            while True:
-                try:
-                    job = await self._inner.submit(new, builder, emit, outlive=outlive)
-                    break
-                except UsageError:  # a quota may still count those that end
-                    if time.monotonic() > until:
-                        raise
-                await asyncio.sleep(_AGAIN)
+            submit = partial(submit_after_others, self._inner) if ends else self._inner.submit
+            job = await submit(new, builder, emit, outlive=outlive)
             parked = Parked(
                 job,
                 self._inner,

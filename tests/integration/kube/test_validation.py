@@ -13,7 +13,7 @@ from aiohttp import web
 from ciao_kernel.backends.kubernetes import manifest, validation
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import NoRoom
 from tests.integration.kube.test_responses import client
 
 pytestmark = pytest.mark.stands_for("oldest")
@@ -108,7 +108,7 @@ def test_a_refused_job_is_tried_each_time() -> None:
         server.quotas = [FULL]
         async with client(server.answer) as api:
             for _ in range(2):
-                with pytest.raises(SpecError, match="the quota small"):
+                with pytest.raises(NoRoom, match="the quota small"):
                     await validation.try_out(Target(api, "team"), made("a"))
 
     asyncio.run(main())
@@ -124,7 +124,7 @@ def test_a_quota_is_looked_at_for_each_job() -> None:
             for _ in range(2):
                 assert QUOTAS in await tried(target, server, made("a"))
             server.quotas[0]["status"]["used"] = {"pods": "2"}
-            with pytest.raises(SpecError, match="the quota small"):
+            with pytest.raises(NoRoom, match="the quota small"):
                 await tried(target, server, made("a"))
 
     asyncio.run(main())

@@ -18,7 +18,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
-from ciao_kernel.errors import BackendError, JobLost, SpecError, UsageError
+from ciao_kernel.errors import BackendError, CiaoError, JobLost, NoRoom, SpecError, UsageError
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
@@ -44,6 +44,7 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.warm import found_runs, framework, logs
 from ciao_kernel.session.warm.backend import WarmBackend
 from ciao_kernel.session.warm.pool import WarmPool
+from ciao_kernel.session.warm.room import WAITS
 
 HEAD = "%framework=tensorflow\n%worker=2\n%warm\n"
 REGISTRY = Registry({})
@@ -319,6 +320,72 @@ def test_all_workers_decide_if_the_header_says_so(more: str, code: int) -> None:
         assert isinstance(status, Status)
         assert status.state is (State.FAILED if code else State.SUCCEEDED)
         assert status.decided_by == (other if code else first)
+
+    run(main)
+
+
+class FullReplicas(Replicas):
+    """A backend that says something and refuses each job as often as the test wants it."""
+
+    def __init__(self, *refusals: CiaoError) -> None:
+        super().__init__()
+        self.refusals = list(refusals)
+
+    async def submit(self, plan: Plan, *more: Any, **options: Any) -> Job:
+        _, emit = more
+        emit(Notice("packed"))
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return await super().submit(plan, *more, **options)
+
+
+class FullCell(Cell):
+    """A cell that ran, before one that needs other replicas, whose job is refused some times."""
+
+    def __init__(self, *refusals: CiaoError) -> None:
+        super().__init__()
+        self.inner = self.full = FullReplicas()
+        self.backend = WarmBackend(
+            self.inner,  # type: ignore[arg-type]
+            self.pool,
+            Settings(),
+            REGISTRY.table,
+        )
+        self.said: list[Event] = []
+        self._refusals = refusals
+
+    async def submit_other(self) -> Job:
+        await self.start()
+        self.inner.begin()
+        for one in self.job.replicas:
+            self.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        await self.events()
+        self.full.refusals += self._refusals
+        other = plan(HEAD.replace("%worker=2", "%worker=3"))
+        return await self.backend.submit(other, None, self.said.append, outlive=True)  # type: ignore[arg-type]
+
+
+def test_new_replicas_wait_until_the_old_ones_give_back_their_share_of_a_quota() -> None:
+    async def main() -> None:
+        cell = FullCell(*(NoRoom("the quota is full.", directive="worker") for _ in range(2)))
+        job = await cell.submit_other()
+        assert len(job.replicas) == 3
+        assert cell.full.refusals == []
+        ends, *rest = cell.said
+        assert isinstance(ends, Notice)
+        assert ends.text.endswith("%worker differs; new ones start")
+        assert rest == [Notice("packed"), Notice(WAITS)], "each once"
+
+    run(main)
+
+
+def test_what_no_wait_can_change_is_refused_at_once() -> None:
+    async def main() -> None:
+        cell = FullCell(*(SpecError("a webhook says no.", directive="worker") for _ in range(2)))
+        with pytest.raises(SpecError, match="a webhook says no"):
+            await cell.submit_other()
+        assert len(cell.full.refusals) == 1, "asked once"
+        assert Notice(WAITS) not in cell.said
 
     run(main)
 

@@ -13,7 +13,7 @@ from ciao_kernel.backends.kubernetes import checks, choice, quotas, rights
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
-from ciao_kernel.errors import ClusterFault, Refused, SpecError
+from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
 from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Object
 
@@ -276,7 +276,7 @@ def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
         ('pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
          403, checks.PodSecurityViolation,
          'in the namespace team: "restricted:latest": runAsNonRoot'),
-        ("pods: exceeded quota: q", 403, SpecError, "exceeded quota"),
+        ("pods: exceeded quota: q", 403, NoRoom, "exceeded quota"),
         ("configmaps: exceeded quota: q", 403, ClusterFault, "exceeded quota"),
         ("something new", 418, ClusterFault, "the cluster refuses this job: something new"),
     ],
