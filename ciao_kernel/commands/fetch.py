@@ -8,7 +8,6 @@ from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import outputs
-from ciao_kernel.model.spec import OUTPUT_FOLDER
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     from ciao_kernel.session.warm.found_runs import find_run
 
     backend, job, _ = await caller.session.find(args.name, where(args))
-    words = tuple(map(_path, args.path)) or _words(job.header)
+    words = tuple(map(_path, args.path))
     replicas = chosen(args.replica, job)
     if job.on_cluster:
         settings = caller.session.settings
@@ -53,12 +52,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         )
     else:
         run = await find_run(backend, job, args.number)
-        lines = list(returned_values.of_folder(run, words))
+        lines = list(returned_values.of_folder(run, words or fetching.default_words(run)))
     caller.write("".join(f"{line}\n" for line in lines))
-
-
-def _words(header: str) -> tuple[str, ...]:
-    return outputs.paths(header) or (OUTPUT_FOLDER,)
 
 
 def _path(word: str) -> str:

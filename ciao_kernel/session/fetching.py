@@ -45,7 +45,7 @@ async def fetch(
         backend: The job's backend.
         job: The job, on a cluster.
         replicas: The replicas to ask.
-        words: Paths in the program's folder.
+        words: Paths in the program's folder; none means those of ``%output``.
         settings: Interpreter and limit.
         emit: Receives notices, and how far it is.
         run: Number of a run of a warm job; None means the newest one.
@@ -70,7 +70,9 @@ async def fetch(
                 continue
             if not has_folder:
                 raise _gone(job, replica)
-            await _fetch_one(backend, job, replica, words, returned, settings, emit)
+            await _fetch_one(
+                backend, job, replica, words or default_words(job), returned, settings, emit
+            )
         except CiaoError as error:
             faults.append(error)
     if len(faults) == len(replicas):
@@ -78,6 +80,11 @@ async def fetch(
     for fault in faults:
         emit(Notice(fault.message))
     return list(returned_values.of_pods(job, returned))
+
+
+def default_words(job: Job) -> tuple[str, ...]:
+    """Return the paths that are meant if somebody names none."""
+    return outputs.paths(job.header) or (OUTPUT_FOLDER,)
 
 
 async def _fetch_logged(
@@ -89,9 +96,9 @@ async def _fetch_logged(
     emit: Emit,
 ) -> bool:
     """Return whether a warm run has its files in the log of a replica, which are here then."""
-    if not job.warm_run or set(words) - {*_kept(job.header), OUTPUT_FOLDER}:
+    if not job.warm_run:
         return False
-    said = await logged_files.fetch(backend, job, replica, job.warm_run)
+    said = await logged_files.fetch(backend, job, replica, job.warm_run, words)
     for event in said or ():
         emit(event)
     return said is not None

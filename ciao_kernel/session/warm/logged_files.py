@@ -5,7 +5,7 @@ The kernel that starts a run takes them by itself (:mod:`.files`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,9 @@ class LoggedFiles:
         return said
 
 
-async def fetch(backend: Backend, job: Job, replica: Replica, number: int) -> list[Event] | None:
+async def fetch(
+    backend: Backend, job: Job, replica: Replica, number: int, words: Sequence[str]
+) -> list[Event] | None:
     """Bring the files of a run out of the log of a replica.
 
     Args:
@@ -87,9 +89,10 @@ async def fetch(backend: Backend, job: Job, replica: Replica, number: int) -> li
         job: The job.
         replica: The replica.
         number: Number of the run.
+        words: Paths that are asked for; none means all that the run gave.
 
     Returns:
-        What is to be said; None if the log has no files of that run.
+        What is to be said; None if the log has no files of that run, or not all that are asked for.
 
     Raises:
         BackendError: The log does not exist.
@@ -97,6 +100,8 @@ async def fetch(backend: Backend, job: Job, replica: Replica, number: int) -> li
     files, said = LoggedFiles(job, backend, again=True), list[Event]()
     for part in MarkReader().read(await backend.log(job, replica)):
         if isinstance(part, dict) and part.get("id") == number:
+            if part.get("ev") == "end" and set(words) - set(_words(part)):
+                return None
             said += await files.take(replica, part)
     return said if files.found else None
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -724,23 +725,24 @@ def test_a_log_without_the_beginning_of_some_files_gives_the_others(tmp_path: Pa
     run(main)
 
 
+async def fetched(inner: LoggingReplicas, job: Job, number: int | None, *words: str) -> list[str]:
+    return await fetching.fetch(
+        inner,  # type: ignore[arg-type]
+        job,
+        job.replicas,
+        words,
+        Settings(),
+        print,
+        number,
+    )
+
+
 def test_files_of_an_earlier_run_are_fetched_out_of_the_log(tmp_path: Path) -> None:
     async def main() -> None:
         inner = LoggingReplicas(tmp_path)
         job = await inner.found()
 
-        async def fetch(number: int | None, *words: str) -> list[str]:
-            asked = words or ("model/", "./same")
-            return await fetching.fetch(
-                inner,  # type: ignore[arg-type]
-                job,
-                job.replicas,
-                asked,
-                Settings(),
-                print,
-                number,
-            )
-
+        fetch = partial(fetched, inner, job)
         (said,) = await fetch(1)
         assert said.startswith("brought back by the log: same (8 bytes, worker-0, worker-1)")
         assert said.endswith("job/run-1")
@@ -760,7 +762,22 @@ def test_files_of_an_earlier_run_are_fetched_out_of_the_log(tmp_path: Path) -> N
         assert inner.asked == ["worker-0", "worker-1"], "its folder is still there"
         job = replace(job, header="%output=model/\n")
         with pytest.raises(UsageError, match="mine has no runs"):
-            await fetch(1)
+            await fetched(inner, job, 1)
+
+    run(main)
+
+
+def test_paths_of_a_run_are_those_of_its_own_cell(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path)
+        job = replace(await inner.found(), header="%warm=10m\n%output=other/\n")
+        await fetched(inner, job, 1, "model/")
+        assert (tmp_path / "job/run-1/worker-0/model/net").read_text() == "worker-0"
+        await fetched(inner, job, 3)
+        assert (tmp_path / "job/run-3/same").exists(), "all that the run gave"
+        with pytest.raises(BackendError, match="worker-0 has no files of run 1 of mine any more"):
+            await fetched(inner, job, 1, "other/")
+        assert inner.asked == []
 
     run(main)
 
