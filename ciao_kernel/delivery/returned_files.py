@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import private_files
+from ciao_kernel import file_lock, private_files
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.replica_files import OWN
 from ciao_kernel.model import Replica
 from ciao_kernel.model.spec import OutputWay
 
-_RECORD = "returned.json"
+_Version = tuple[int, int, int]
+_RECORD, _LOCK = "returned.json", "returned.lock"
 _TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed")
 """Names of the logs in that folder."""
 
@@ -51,9 +52,8 @@ class ReturnedFiles:
     def __init__(self, folder: Path, tries: int = 1) -> None:
         self._folder, self.tries = folder, tries
         self._record: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads((folder / OWN / _RECORD).read_text(encoding="utf-8"))
-            self._record = found if isinstance(found, dict) else {}
+        self._read_at: _Version | None = None
+        self._read()
 
     @property
     def known(self) -> bool:
@@ -79,13 +79,13 @@ class ReturnedFiles:
             way: How they came.
             pod: Uid of its pod, whose files do not change any more; "" if they may.
         """
-        told = self._of(str(replica))
-        told["missing"] = list(listing.missing)
-        told["left_out"] = list(listing.left_out)
-        told["way"], told["try"], told["pod"] = str(way), self.tries, pod
-        told["faults"] = dict(listing.faults)
-        told["changed"] = list(listing.changed)
-        self._save()
+        with self._changing():
+            told = self._of(str(replica))
+            told["missing"] = list(listing.missing)
+            told["left_out"] = list(listing.left_out)
+            told["way"], told["try"], told["pod"] = str(way), self.tries, pod
+            told["faults"] = dict(listing.faults)
+            told["changed"] = list(listing.changed)
 
     def has_all(self, replica: Replica, pod: str) -> bool:
         """Return whether the files of a pod were brought back, and are still here."""
@@ -172,6 +172,10 @@ class ReturnedFiles:
         Files of other replicas with the same path move out of the way, or back if all are equal
         now.
         """
+        with self._changing():
+            self._place(replica, path, part, digest)
+
+    def _place(self, replica: str, path: str, part: Path, digest: str) -> None:
         own = self._of(replica)["files"]
         before = own.get(path)
         size = part.stat().st_size
@@ -189,7 +193,6 @@ class ReturnedFiles:
         for one, about in holders.items():
             about["at"] = targets.setdefault(about["sha256"], f"{one}/{path}" if apart else path)
         self._move({places[one]: self._folder / at for one, at in targets.items()})
-        self._save()
 
     def _move(self, moves: Mapping[Path, Path]) -> None:
         """Move files, also to where another of them is."""
@@ -214,12 +217,33 @@ class ReturnedFiles:
         found: dict[str, Any] = self._record.setdefault(replica, {"files": {}})
         return found
 
-    def _save(self) -> None:
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change the record, and files, alone: another kernel may follow the same job here."""
         folder = self._folder / OWN
         private_files.make_folders(folder, self._folder)
-        part = folder / f"{_RECORD}.part"
-        part.write_text(json.dumps(self._record), encoding="utf-8")
-        part.replace(folder / _RECORD)
+        with file_lock.block(folder / _LOCK, required=False):
+            self._read()
+            yield
+            part = folder / f"{_RECORD}.part"
+            part.write_text(json.dumps(self._record), encoding="utf-8")
+            part.replace(folder / _RECORD)
+            self._read_at = _version(folder / _RECORD)
+
+    def _read(self) -> None:
+        """Read the record, unless it is as it was when it was read or written here."""
+        path = self._folder / OWN / _RECORD
+        with contextlib.suppress(OSError, ValueError):
+            if (version := _version(path)) == self._read_at:
+                return
+            found = json.loads(path.read_text(encoding="utf-8"))
+            self._record, self._read_at = found if isinstance(found, dict) else {}, version
+
+
+def _version(path: Path) -> _Version:
+    """Return what tells a written file from an earlier one."""
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _Receiver:

@@ -32,6 +32,33 @@ def test_a_file_of_one_replica_keeps_its_path(tmp_path: Path) -> None:
     assert (one.at, one.size, one.replicas) == ("model/net.pt", 5, ("worker-0",))
 
 
+def test_two_who_take_the_files_of_one_job_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    ours, theirs = ReturnedFiles(tmp_path), ReturnedFiles(tmp_path)
+    digests = {text: hashlib.sha256(text.encode()).hexdigest() for text in ("a", "b", "c")}
+    for files, replica, text in ((ours, FIRST, "a"), (theirs, SECOND, "b"), (ours, THIRD, "c")):
+        receiver = files.receiver(replica)
+        part = receiver.part()
+        part.write_text(text)
+        receiver.place("log.csv", part, digests[text])
+    theirs.note(SECOND, Listing(files=1))
+    ours.note(FIRST, Listing(files=1))
+    found = ReturnedFiles(tmp_path)
+    places = {str(place.relative_to(tmp_path)) for _, _, place in found.of_replicas()}
+    assert places == {f"worker-{number}/log.csv" for number in range(3)}
+    assert [(tmp_path / place).read_text() for place in sorted(places)] == ["a", "b", "c"]
+    assert found.has_some(FIRST)
+    assert found.has_some(SECOND)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_record_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "step", "1")
+    (record,) = tmp_path.rglob("returned.json")
+    record.write_text(content)
+    put(tmp_path, SECOND, "step", "1")
+    assert [one.replicas for one in ReturnedFiles(tmp_path).files()] == [("worker-1",)]
+
+
 def test_different_files_of_one_path_go_into_folders_of_their_replicas(tmp_path: Path) -> None:
     put(tmp_path, FIRST, "log.csv", "a")
     put(tmp_path, SECOND, "log.csv", "b")
