@@ -157,16 +157,18 @@ def test_another_kernel_follows_a_run_and_both_show_each_line_once(team: Team) -
         work = asyncio.ensure_future(session.run(HEAD + program, display, team.folder))
         await display.until("line 20")
         assert display.job is not None
-        attached = asyncio.ensure_future(other.attach(display.job.name, seen))
-        await work
-        for replica in ("worker-0", "worker-1"):
-            await seen.until("line 299\n", replica=replica)
-            for one in (display, seen):
-                assert one.data(replica).decode().splitlines() == lines
-        await interrupted(attached)
-        again = await ended(team, session, HEAD + "print('well')")
-        assert again.job.warm_run == 2, "whoever follows leaves the replicas as they are"
-        await registry.close()
+        async with contextlib.AsyncExitStack() as at_end:
+            at_end.push_async_callback(registry.close)
+            attached = asyncio.ensure_future(other.attach(display.job.name, seen))
+            at_end.push_async_callback(interrupted, attached)
+            await work
+            for replica in ("worker-0", "worker-1"):
+                await seen.until("line 299\n", replica=replica)
+                for one in (display, seen):
+                    assert one.data(replica).decode().splitlines() == lines
+            await at_end.pop_all().aclose()
+            again = await ended(team, session, HEAD + "print('well')")
+            assert again.job.warm_run == 2, "whoever follows leaves the replicas as they are"
 
     as_kernel(team, body)
 
