@@ -42,7 +42,8 @@ RESULTS = Path(__file__).with_name("results.md")
 _HEAD = """# Benchmarks
 
 Made by `make bench BENCHFLAGS=--write`: medians of runs that took turns on one machine.
-Those of a cluster (`cluster_…`, `image_…`) need the tests' Kubernetes: `make cluster` raises it.
+Those of a cluster (`cluster_…`, `image_…`, `ways_back`) need the tests' Kubernetes:
+`make cluster` raises it.
 """
 
 

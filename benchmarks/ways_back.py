@@ -8,6 +8,7 @@ names other sizes, separated by commas.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ WAYS = ("exec", "log", "s3", "registry", "claim")
 MOST = 10.0
 """Seconds that a way may take beyond kubectl's time: pods start and end meanwhile."""
 _CLAIM = "results"
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "none"}
 CELL = f"""\
 %framework=tensorflow
 %name={JOB}
@@ -62,9 +64,7 @@ def measure() -> Iterator[Figure]:
     """Each way, and kubectl's, from pods of one cluster, one after the other."""
     asked = os.environ.get("CIAO_BENCH_BYTES")
     sizes = tuple(map(int, asked.split(","))) if asked else SIZES
-    os.environ.setdefault("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
-    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "none")
-    with clusters.place("bench-ways-back") as at:
+    with _variables(), clusters.place("bench-ways-back") as at:
         if at is None:
             return
         _make_claim(at)
@@ -75,6 +75,27 @@ def measure() -> Iterator[Figure]:
                 yield from asyncio.run(_measure(at, address, peers))
         finally:
             at.cluster.kubectl("delete", "persistentvolume", at.namespace.name, "--wait=false")
+            at.cluster.node.run(["rm", "-rf", _folder(at)])
+
+
+@contextlib.contextmanager
+def _variables() -> Iterator[None]:
+    """Credentials for the bucket, which takes any; later benchmarks do not see them."""
+    before = {name: os.environ.get(name) for name in _CREDENTIALS}
+    os.environ.update(_CREDENTIALS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _folder(at: Place) -> str:
+    """The folder of the claim, on the node."""
+    return f"/var/tmp/{at.namespace.name}"
 
 
 async def _measure(at: Place, address: str, peers: dict[int, float]) -> list[Figure]:
@@ -138,7 +159,7 @@ def _kubectl(at: Place, sizes: tuple[int, ...], size: int) -> float:
 def _make_claim(at: Place) -> None:
     name = at.namespace.name
     spec = {"accessModes": ["ReadWriteMany"], "storageClassName": name}
-    folder = {"path": f"/var/tmp/{name}", "type": "DirectoryOrCreate"}
+    folder = {"path": _folder(at), "type": "DirectoryOrCreate"}
     size = {"storage": "4Gi"}
     disk = {
         "apiVersion": "v1",
