@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -298,8 +299,9 @@ def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -
     files = importlib.import_module("ciao_replica_files")
     part = ""
     try:
-        with open(os.path.join(marks, files.REPLICA)) as told:
-            replica = told.read()
+        replica = files.read_mark(marks, files.REPLICA)
+        if not re.fullmatch(r"[a-z]+-[0-9]+", replica):  # the program can write it
+            raise ValueError("the name of the replica is damaged")
         uid = os.environ[files.POD_UID]
         place = os.path.join(folder, replica)
         part = place + "." + uid
@@ -307,7 +309,9 @@ def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -
         os.makedirs(part)
         for name in (files.TOO_LARGE, files.NOT_COPIED):  # of copies that are here already
             with contextlib.suppress(FileNotFoundError):
-                shutil.copy(os.path.join(marks, name), part)
+                text = files.read_mark(marks, name)
+                with open(os.path.join(part, name), "w") as own:
+                    own.write(text)
         if not os.path.exists(os.path.join(part, files.TOO_LARGE)):
             os.chdir(os.environ.get(files.COPIED, "."))
             copy(files, part, os.path.join(part, files.COPIES), limit, words)

@@ -22,6 +22,11 @@ MakeFetch = Callable[..., Fetch]
 ``on_cut`` by name."""
 
 
+def kept_on_claim(replica: Replica) -> str:
+    """Say that the claim still has the files of a replica, because some could not be read."""
+    return f"some files of {replica} could not be read, so all of them stay on the claim too."
+
+
 class ReplicaFetch:
     """The fetch from one replica.
 
@@ -92,7 +97,10 @@ class ReplicaFetch:
                         if not fetch.arrived.is_set():
                             await running
                         self._files.note(self.replica, fetch.listing, self._way, self._pod)
-                        if remove is not None:
+                        unread = self._way is OutputWay.CLAIM and fetch.listing.faults
+                        if unread:  # there is no other copy of them
+                            self._emit(Notice(kept_on_claim(self.replica)))
+                        elif remove is not None:
                             await remove()
                         self.arrived = True
                         self.tell()

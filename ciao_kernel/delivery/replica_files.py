@@ -67,6 +67,10 @@ _PIECE = 1 << 18
 _BEAT = 1.0
 
 
+_OF_A_JOB = re.compile(r"(?:^|/)ciao-output/[0-9a-f]{32}(?:/|$)")
+"""Where the files of a job are on a claim."""
+
+
 class Found(NamedTuple):
     """The files that words name."""
 
@@ -161,17 +165,24 @@ def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, 
     total = sum(found.sizes.values())
     if marks:  # a program's own file may have the name of a mark
         with contextlib.suppress(OSError, ValueError):
-            total = int(_read_mark(marks, TOO_LARGE))
+            total = int(read_mark(marks, TOO_LARGE))
         with contextlib.suppress(OSError, ValueError):
-            found.faults.update(json.loads(_read_mark(marks, NOT_COPIED)))
+            found.faults.update(json.loads(read_mark(marks, NOT_COPIED)))
     return found, total
 
 
 def _without(found: Found, beginnings: list[str]) -> Found:
     """Return the files whose paths have none of some beginnings."""
     first = tuple(beginnings)
-    sizes = {path: size for path, size in found.sizes.items() if not path.startswith(first)}
-    return found._replace(sizes=sizes)
+
+    def foreign(path: str) -> bool:
+        return path.startswith(first) or _OF_A_JOB.search(path) is not None
+
+    return found._replace(
+        sizes={path: size for path, size in found.sizes.items() if not foreign(path)},
+        left_out=[path for path in found.left_out if not foreign(path)],
+        faults={path: why for path, why in found.faults.items() if not foreign(path)},
+    )
 
 
 def _joined(found: Found, more: Found, total: int) -> tuple[Found, int]:
@@ -185,7 +196,7 @@ def _joined(found: Found, more: Found, total: int) -> tuple[Found, int]:
     ), total + sum(new.values())
 
 
-def _read_mark(marks: str, name: str) -> str:
+def read_mark(marks: str, name: str) -> str:
     """Return the text of a mark.
 
     A link is none: a program could lead it to files of this container that it cannot read itself.
@@ -385,7 +396,7 @@ class _Sender:
             sys.exit("they are there no more: they were fetched, or somebody has deleted them")
         uid = b""
         with contextlib.suppress(OSError):
-            uid = _read_mark(kept, POD_MARK).encode()
+            uid = read_mark(kept, POD_MARK).encode()
         self._put(POD, uid)
 
     def watch(self, request: dict[str, Any]) -> None:

@@ -32,7 +32,8 @@ _CLAIM, _VOLUMES, _MARKS = "/ciao-claim", "/ciao-volumes", "/ciao-output"
 """Where the claim is mounted, the volumes of the program, and the folder for marks."""
 _OWN = "ciao-output"
 """Folder on the claim that has the folders of jobs."""
-_FOLDER = re.compile(rf"(?:[^\0]+/)?{_OWN}/[0-9a-f]{{32}}")
+_FOLDER = re.compile(rf"(?:[^\x00-\x1f\x7f]+/)?{_OWN}/[0-9a-f]{{32}}")
+_CLAIM_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _LONGEST = 3600
 """Seconds after which the cluster ends a pod that reads."""
 _STAYS = (
@@ -141,7 +142,7 @@ def kept(pod: Any) -> Kept | None:
     """
     note = str(status.get(pod, "metadata", "annotations", FOLDER) or "")
     claim, _, path = note.partition("/")
-    if not claim or not _FOLDER.fullmatch(path) or ".." in path.split("/"):
+    if not _CLAIM_NAME.fullmatch(claim) or not _FOLDER.fullmatch(path) or ".." in path.split("/"):
         return None
     return Kept(claim, path)
 

@@ -164,7 +164,7 @@ def test_up_and_status_on_a_cluster_that_is_down_and_up(lowered: Cluster) -> Non
     text = told("status")
     for name in [*lowered.parts, "coredns", "training-operator"]:
         line = next(line for line in text.splitlines() if line.startswith(name))
-        assert "well" in line or name == "kwok", text
+        assert "well" in line or name in ("kwok", "policies"), text
     pids = {name: part["pid"] for name, part in lowered.node.parts().items()}
     lowered.kill("scheduler")
     assert "scheduler does not do its work; starting it again" in told("up")

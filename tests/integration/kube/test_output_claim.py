@@ -44,12 +44,18 @@ class Claim:
         return self.path / "worker-0"
 
     def save(
-        self, uid: str = "one", limit: int = 10**9, *, stopped: bool = False, before: Any = ()
+        self,
+        uid: str = "one",
+        limit: int = 10**9,
+        *,
+        stopped: bool = False,
+        before: Any = (),
+        replica: str = "worker-0",
     ) -> tuple[int, str]:
         """Let the sidecar copy the files at the program's end; return its code and its words."""
         marks = self.program.parent / f"marks-{uid}"
         marks.mkdir()
-        (marks / replica_files.REPLICA).write_text("worker-0")
+        (marks / replica_files.REPLICA).write_text(replica)
         if stopped:
             (marks / replica_files.STOPPED).touch()
         keeper = self.program / ".ciao" / results.KEEPER
@@ -124,6 +130,20 @@ def test_a_later_try_takes_the_place_of_an_earlier_one(claim: Claim) -> None:
     assert (claim.own / replica_files.POD_MARK).read_text() == "two"
     assert names(claim.own / "files/model") == ["net.bin", "zeros.bin"]
     assert names(claim.path) == ["worker-0"]
+
+
+@pytest.mark.parametrize("replica", ["../../data", "", "worker-1/..", "worker-0\n"])
+def test_a_damaged_name_of_a_replica_removes_nothing(claim: Claim, replica: str) -> None:
+    """The program can write to the folder of the marks."""
+    data = claim.path.parent.parent / "data"
+    for kept in (data, claim.path / "worker-1"):
+        kept.mkdir(parents=True)
+        (kept / "precious").touch()
+    code, words = claim.save(replica=replica)
+    assert (code, "the name of the replica is damaged" in words) == (1, True)
+    assert (data / "precious").exists()
+    assert (claim.path / "worker-1/precious").exists()
+    assert names(claim.path) == ["worker-1"]
 
 
 def test_a_program_that_was_stopped_leaves_nothing(claim: Claim) -> None:

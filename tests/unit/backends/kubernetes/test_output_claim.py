@@ -66,6 +66,8 @@ def test_files_in_a_volume_come_back_by_claim_alone() -> None:
         (f"/ciao-output/{TOKEN}", None),
         ("data/ciao-output/..", None),
         ("data/models", None),
+        (f"data/a\n\x1b[31m/ciao-output/{TOKEN}", None),
+        (f"da\x1bta/ciao-output/{TOKEN}", None),
         (f"data/ciao-output/{TOKEN}/../..", None),
         ("", None),
     ],
