@@ -44,10 +44,15 @@ time.sleep(3600)
 """
 
 
+def asked_sizes() -> tuple[int, ...]:
+    """Sizes of the files in bytes, by ``CIAO_BENCH_BYTES`` or the usual ones."""
+    asked = os.environ.get("CIAO_BENCH_BYTES")
+    return tuple(map(int, asked.split(","))) if asked else SIZES
+
+
 def measure() -> Iterator[Figure]:
     """Ours and kubectl's take turns; each file is compared."""
-    asked = os.environ.get("CIAO_BENCH_BYTES")
-    sizes = tuple(map(int, asked.split(","))) if asked else SIZES
+    sizes = asked_sizes()
     with clusters.place("bench-transfers") as at, tempfile.TemporaryDirectory() as folder:
         if at is not None:
             yield from asyncio.run(_measure(at, Path(folder), sizes))

@@ -18,14 +18,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import clusters
+from benchmarks import clusters, transfers
 from benchmarks.clusters import JOB, Clock, Place
 from benchmarks.figure import Figure, median
 from ciao_kernel.delivery.replica_files import LOG_MOST
 from ciao_kernel.visible_text import short
 from tests.helpers.bucket import Bucket, bucket
 
-SIZES = (1_000_000, 100_000_000, 1_000_000_000)
 ROUNDS = {1_000_000: 3}
 """Rounds of a size; others have one."""
 WAYS = ("exec", "log", "s3", "registry", "claim")
@@ -45,25 +44,11 @@ with open("model/net", "wb") as file:
         file.write(os.urandom(min(SIZE, 1_000_000)))
 print("written", flush=True)
 """
-KEPT = f"""\
-%framework=tensorflow
-%name={JOB}
-%worker=1
-%detach
-import os, time
-for size in SIZES:
-    with open(str(size), "wb") as file:
-        for _ in range(0, size, 1_000_000):
-            file.write(os.urandom(min(size, 1_000_000)))
-open("ready", "w").close()
-time.sleep(3600)
-"""
 
 
 def measure() -> Iterator[Figure]:
     """Each way, and kubectl's, from pods of one cluster, one after the other."""
-    asked = os.environ.get("CIAO_BENCH_BYTES")
-    sizes = tuple(map(int, asked.split(","))) if asked else SIZES
+    sizes = transfers.asked_sizes()
     with _variables(), clusters.place("bench-ways-back") as at:
         if at is None:
             return
@@ -140,7 +125,7 @@ def _kubectl(at: Place, sizes: tuple[int, ...], size: int) -> float:
     """Return how long kubectl takes for one of the files of a pod that waits."""
     pod = f"{JOB}-worker-0"
     if not at.namespace.get("pods")["items"]:
-        at.submit(KEPT.replace("SIZES", repr(sizes)))
+        at.submit(transfers.CELL.replace("SIZES", repr(sizes)))
         ready = at.kubectl("exec", pod, "-c", "tensorflow", "--", "test", "-e", "ready")
         while subprocess.run(ready, capture_output=True, check=False).returncode:
             time.sleep(1)
