@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Notice, Replica
@@ -22,8 +23,17 @@ MakeFetch = Callable[..., Fetch]
 ``on_cut`` by name."""
 
 
-def kept_on_claim(replica: Replica) -> str:
-    """Say that the claim still has the files of a replica, because some could not be read."""
+def why_kept(replica: Replica, way: OutputWay, listing: Listing) -> str:
+    """Return why the files of a replica stay where it has sent them; "" if they may go.
+
+    Args:
+        replica: The replica.
+        way: Where they are.
+        listing: What has come of them.
+    """
+    if way is not OutputWay.CLAIM or not listing.faults:
+        return ""
+    # There is no other copy of those with a fault.
     return f"some files of {replica} could not be read, so all of them stay on the claim too."
 
 
@@ -97,9 +107,8 @@ class ReplicaFetch:
                         if not fetch.arrived.is_set():
                             await running
                         self._files.note(self.replica, fetch.listing, self._way, self._pod)
-                        unread = self._way is OutputWay.CLAIM and fetch.listing.faults
-                        if unread:  # there is no other copy of them
-                            self._emit(Notice(kept_on_claim(self.replica)))
+                        if why := why_kept(self.replica, self._way, fetch.listing):
+                            self._emit(Notice(why))
                         elif remove is not None:
                             await remove()
                         self.arrived = True

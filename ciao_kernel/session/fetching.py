@@ -18,7 +18,7 @@ from ciao_kernel import private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import incoming_files, replica_files, transfers
 from ciao_kernel.delivery.fetch import Fetch
-from ciao_kernel.delivery.replica_fetch import kept_on_claim
+from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of, size_text
 from ciao_kernel.errors import BackendError, CiaoError
@@ -163,8 +163,8 @@ async def _fetch_one(
                 text = f"the files of {replica} cannot be had: {error.message}"
                 raise BackendError(text, error.hint) from error
         returned.note(replica, one.listing, way, pod)
-        if way is OutputWay.CLAIM and one.listing.faults:  # there is no other copy of them
-            emit(Notice(kept_on_claim(replica)))
+        if why := why_kept(replica, way, one.listing):
+            emit(Notice(why))
         elif sent is not None and sent.remove is not None and (said := await sent.remove()):
             emit(Notice(said))
 
