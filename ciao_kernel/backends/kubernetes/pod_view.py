@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.kube.client import Object
 
 
@@ -29,6 +30,11 @@ class LatestPod:
     def pod(self) -> Object | None:
         """Return the last known state; None if the pod is gone."""
         return self._pod
+
+    @property
+    def uid(self) -> str:
+        """Return the pod's uid; "" if it is gone."""
+        return str(status.get(self._pod, "metadata", "uid") or "")
 
     async def changed(self, within: float) -> None:
         """Wait for the next state, at most the given seconds."""

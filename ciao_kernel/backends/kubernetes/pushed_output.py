@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
-from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import end_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
@@ -54,7 +53,7 @@ class PushedOutput:
         end: Callable[[Object], Object | None],
     ) -> None:
         self._open, self._view, self._end = open, view, end
-        self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
+        self._uid = view.uid
         self._tag = f"{TAG}{self._uid}"
         self._found: Artifact | None = None
 

@@ -110,14 +110,9 @@ def on_claim(
     # What is in the volumes of the program is there once, and replicas have it together.
     first = replica == (job_metadata.decider(item) or job.replicas[0])
     more = {"kept": saved.folder, **(output_claim.also(job.header) if first else {})}
-    sent = _sent(settings, OutputWay.CLAIM, uid_of(view), saved.execute)
+    sent = _sent(settings, OutputWay.CLAIM, view.uid, saved.execute)
     place = f"{saved.folder}/{replica_files.COPIES}"
     return replace(sent, remove=saved.remove, options={**sent.options, "base": place, "more": more})
-
-
-def uid_of(view: LatestPod) -> str:
-    """Return the uid of a pod; "" if it is gone."""
-    return str(status.get(view.pod(), "metadata", "uid") or "")
 
 
 def of_pod(
@@ -140,7 +135,7 @@ def of_pod(
         way: Where the files are, except on a claim (:func:`on_claim`).
         registry: The result of :func:`registry`.
     """
-    pod = uid_of(view)
+    pod = view.uid
     if way is OutputWay.REGISTRY:
         pushed = PushedOutput(registry, view, output_sidecar.end)
         return replace(_sent(settings, way, pod, pushed.execute), remove=pushed.remove)
