@@ -11,7 +11,7 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import output_claim, status
 from ciao_kernel.backends.kubernetes.output_claim import Kept
-from ciao_kernel.backends.kubernetes.output_store import OfPod, end_of_sidecar
+from ciao_kernel.backends.kubernetes.output_store import only_of, success_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.delivery.transfers import called, failed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
@@ -139,7 +139,7 @@ class SavedOutput:
     ) -> None:
         self._reader, self._replica, self._view, self._end = reader, replica, view, end
         self._model, self._owner = model, owner
-        self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
+        self._uid = view.uid
         self._kept = kept
         self._python = "python3"
 
@@ -154,14 +154,11 @@ class SavedOutput:
         Raises:
             BackendError: They are not there, or cannot be read.
         """
-        end = await end_of_sidecar(self._view, self._end)
-        if end is not None and end.get("exitCode") != 0:
-            words = str(end.get("message") or "its container failed").strip()
-            raise BackendError(f"{visible(words[-_WORDS:]).rstrip('.')}.")
+        await success_of_sidecar(self._view, self._end)
         if self._kept is None:
             raise BackendError("their place on a claim is not known here.")
         self._python = command[0]
-        out = OfPod(self._uid, streams.out, "the claim").take if self._uid else streams.out
+        out = only_of(self._uid, streams.out, "the claim")
         given = Streams(out, streams.err, streams.input)
         try:
             return await self._reader.execute(self._model, self._owner, command, given)

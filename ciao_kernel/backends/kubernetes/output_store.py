@@ -139,7 +139,7 @@ class StoredOutput:
         token: str = "",
     ) -> None:
         self._settings, self._replica, self._view, self._end = settings, replica, view, end
-        self._uid = str(status.get(view.pod(), "metadata", "uid") or "")
+        self._uid = view.uid
         self._token = token or str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
@@ -148,10 +148,7 @@ class StoredOutput:
         Raises:
             BackendError: There is none, or it cannot be read.
         """
-        end = await end_of_sidecar(self._view, self._end)
-        if end is not None and end.get("exitCode") != 0:
-            words = str(end.get("message") or "its container failed").strip()
-            raise BackendError(f"{visible(words[-_WORDS:]).rstrip('.')}.")
+        await success_of_sidecar(self._view, self._end)
         if not _TOKEN.fullmatch(self._token) or not self._settings.output_store:
             raise BackendError(
                 "their bucket is not known here.",
@@ -159,8 +156,7 @@ class StoredOutput:
             )
         store = await asyncio.to_thread(bucket.find, self._settings.output_store)
         name, limit = _name(self._token, self._replica), int(self._settings.fetch_limit) + _ABOUT
-        # Of a pod that is gone nobody knows the uid.
-        out = OfPod(self._uid, streams.out, "the bucket").take if self._uid else streams.out
+        out = only_of(self._uid, streams.out, "the bucket")
         await download.read(store, name, limit, out)
         return 0
 
@@ -178,6 +174,30 @@ async def end_of_sidecar(view: LatestPod, end: Callable[[Object], Object | None]
     while (pod := view.pod()) is not None and (found := end(pod)) is None:
         await view.changed(_LOOK)
     return found
+
+
+async def success_of_sidecar(view: LatestPod, end: Callable[[Object], Object | None]) -> None:
+    """Wait as :func:`end_of_sidecar` does.
+
+    Args:
+        view: The pod.
+        end: Returns how the sidecar has ended; None before that.
+
+    Raises:
+        BackendError: It has failed; the message is its own.
+    """
+    ended = await end_of_sidecar(view, end)
+    if ended is not None and ended.get("exitCode") != 0:
+        words = str(ended.get("message") or "its container failed").strip()
+        raise BackendError(f"{visible(words[-_WORDS:]).rstrip('.')}.")
+
+
+def only_of(uid: str, out: Callable[[bytes], object], where: str) -> Callable[[bytes], object]:
+    """Return what passes on only what a pod wrote; all if the pod is gone and has no known uid.
+
+    The arguments are those of :class:`OfPod`.
+    """
+    return OfPod(uid, out, where).take if uid else out
 
 
 class OfPod:
