@@ -225,6 +225,14 @@ HEADERS = {
 }
 
 
+def of_kind(
+    kind: str, namespace: Namespace, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Team, str]:
+    """A user with the rights that jobs of a kind need, and the replicas of such a job."""
+    team = made(namespace, folder, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
+    return team, "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+
+
 @pytest.mark.second("trials")
 @pytest.mark.timeout(120 + 240 * ROUNDS)
 @pytest.mark.parametrize("kind", HEADERS)
@@ -236,8 +244,7 @@ def test_training_goes_on_from_its_checkpoint_after_losses(
     monkeypatch: pytest.MonkeyPatch,
     figure: Figure,
 ) -> None:
-    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
-    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    team, peers = of_kind(kind, namespace, tmp_path, monkeypatch)
     figure(f"{kind}: {survives(team, claim, HEADERS[kind], peers)}")
 
 
@@ -265,8 +272,7 @@ def test_training_by_a_framework_goes_on_too(
     monkeypatch: pytest.MonkeyPatch,
     figure: Figure,
 ) -> None:
-    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
-    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    team, peers = of_kind(kind, namespace, tmp_path, monkeypatch)
     figure(f"{kind}, {real}: {survives(team, claim, HEADERS[kind], peers, image, REAL[real], 1)}")
 
 
@@ -388,8 +394,7 @@ def found(team: Team, claim: str, reads: str, ended: Ended, steps: int, losses: 
 def test_a_rerun_has_the_objects_of_the_job_and_goes_on_from_its_checkpoint(
     namespace: Namespace, claim: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    team = made(namespace, tmp_path, monkeypatch, rules(JOBS if kind == "indexed" else ROLE))
-    peers = "master-0,worker-0" if kind == "pytorchjob" else "worker-0,worker-1"
+    team, peers = of_kind(kind, namespace, tmp_path, monkeypatch)
     image = f"%image={namespace.cluster.image('python')}\n"
     header = f"{HEADERS[kind]}{image}%name=survives\n%checkpoint={claim}\n%grace=20s\n"
     ended = team.run(f"{header}%args=10 {INTERVAL} {peers} 0\n{TRAINS.replace('REAL', '')}")
