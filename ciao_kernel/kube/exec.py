@@ -35,6 +35,11 @@ counts as dead. Load balancers end connections without data, usually after a min
 waits a minute for an answer."""
 _LAST_WORDS = 5.0
 """Seconds for the server to close the connection after it has sent the command's status."""
+_PAUSES = (0.2, 1.0)
+"""Seconds before a command is tried again that the container's runtime could not start."""
+_NEVER_BEGAN = ("waiting for init preliminary setup", "executing setns process")
+"""What runc says when its own process died before it reached the command, which happens on a node
+under load (``libcontainer/process_linux.go``): the command did nothing, and can be tried again."""
 
 
 async def execute(
@@ -53,35 +58,47 @@ async def execute(
         Refused: The server refused, or the command cannot be started.
         ClusterFault: The connection ended before the command did.
     """
-    import aiohttp
-
     tty = streams.sizes is not None
     query = [("container", container), ("stdout", "true"), ("stderr", str(not tty).lower())]
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
-    for renewed in (False, True):
+    for pause in (*_PAUSES, None):
         # A pool for this command alone: closing it ends everything that belongs to the command.
         async with await client.connections.open() as connections:
-            shown = client.access
+            channel = await _allowed(client, connections, path, query)
             try:
-                channel = await open_channel(client, connections, f"{path}/exec", query)
-            except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401 and not renewed:
-                    await client.renew(shown)
-                    continue
-                raise _refusal(error.status, path) from None
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if responses.is_certificate_rejected(error, shown) and not renewed:
-                    await client.renew(shown)
-                    continue
-                # The error itself may quote a password.
-                raise _cut(
-                    f"{client.access.source} does not answer: {responses.why(error)}"
-                ) from None
-            try:
-                return await _Run(channel, streams).run()
+                run = _Run(channel, streams)
+                status = await run.status()
             finally:
                 await channel.close()
+        if pause is None or run.used or not _never_began(status):
+            return _code(status)
+        _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
+        await asyncio.sleep(pause)
+    raise AssertionError("the last round returns or raises")
+
+
+async def _allowed(
+    client: Client, connections: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
+) -> aiohttp.ClientWebSocketResponse:
+    """Open the channel of a command, with renewed credentials if the server wants them."""
+    import aiohttp
+
+    for renewed in (False, True):
+        shown = client.access
+        try:
+            return await open_channel(client, connections, f"{path}/exec", query)
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 401 and not renewed:
+                await client.renew(shown)
+                continue
+            raise _refusal(error.status, path) from None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if responses.is_certificate_rejected(error, shown) and not renewed:
+                await client.renew(shown)
+                continue
+            # The error itself may quote a password.
+            raise _cut(f"{client.access.source} does not answer: {responses.why(error)}") from None
     raise AssertionError("the second round returns or raises")
 
 
@@ -128,8 +145,19 @@ class _Run:
         """Messages that were sent, and those that the server has passed on to the command."""
         self._unanswered = 0
         """Pings since the last message from the server."""
+        self._heard = False
 
-    async def run(self) -> int:
+    @property
+    def used(self) -> bool:
+        """Whether input was sent or output came: such a command cannot be tried again."""
+        return self._heard or bool(self._sent)
+
+    async def status(self) -> dict[str, Any]:
+        """Run the command until its end, and return the server's Status object.
+
+        Raises:
+            ClusterFault: The connection ended before the command did.
+        """
         works = (self._input(), self._sizes(), self._pings())
         senders = [asyncio.ensure_future(work) for work in works]
         receiving = asyncio.ensure_future(self._receive())
@@ -150,7 +178,7 @@ class _Run:
                 raise error
         if self._status is None:
             raise _cut("the connection ended before the command did")
-        return _code(self._status)
+        return self._status
 
     async def _receive(self) -> None:
         import aiohttp
@@ -178,6 +206,7 @@ class _Run:
 
     def _take(self, data: bytes) -> None:
         kind, text = (data[0], data[1:]) if data else (_CLOSE, b"")
+        self._heard |= kind in (_OUT, _ERR) and bool(text)
         if kind == _OUT and text:
             self._streams.out(text)
         elif kind == _ERR and text:
@@ -232,6 +261,10 @@ class _Run:
         self._sent += 1
         with contextlib.suppress(ConnectionError):  # the command ended, or the receiver reports it
             await self._channel.send_bytes(bytes([kind]) + data)
+
+
+def _never_began(status: dict[str, Any]) -> bool:
+    return any(words in str(status.get("message")) for words in _NEVER_BEGAN)
 
 
 def _code(status: dict[str, Any]) -> int:

@@ -71,7 +71,8 @@ def run(channel: Channel, **streams: Any) -> tuple[int, bytes, bytes]:
 
     async def main() -> int:
         made = Streams(out.extend, err.extend, **streams)
-        return await kube_exec._Run(channel, made).run()  # type: ignore[arg-type]
+        run = kube_exec._Run(channel, made)  # type: ignore[arg-type]
+        return kube_exec._code(await run.status())
 
     return asyncio.run(main()), bytes(out), bytes(err)
 

@@ -1,0 +1,99 @@
+"""A command that the container's runtime could not start: it did nothing, and is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from ciao_kernel.errors import Refused
+from ciao_kernel.kube import exec as kube_exec
+from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.exec import execute
+from ciao_kernel.model.queries import Streams
+from tests.integration.kube.test_responses import access, serving
+
+pytestmark = pytest.mark.stands_for("oldest")
+
+
+def failure(words: str) -> bytes:
+    status = {
+        "status": "Failure",
+        "message": "Internal error occurred: error executing command in container: failed to exec "
+        'in container: failed to start exec "1": OCI runtime exec failed: exec failed: unable to '
+        f"start container process: {words}: unknown",
+        "reason": "InternalError",
+        "code": 500,
+    }
+    return b"\x03" + json.dumps(status).encode()
+
+
+DIED = failure("waiting for init preliminary setup: read init-p: connection reset by peer")
+DONE = b'\x03{"metadata": {}, "status": "Success"}'
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_exec, "_PAUSES", (0.0, 0.0))
+
+
+def run(*answers: tuple[bytes, ...], typed: bool = False) -> tuple[int, bytes, int]:
+    """Run a command against a server with these answers, one for each connection.
+
+    Returns:
+        The exit code, the output, and the number of connections.
+    """
+    out = bytearray()
+    left = list(answers)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        channel = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+        await channel.prepare(request)
+        if typed:
+            await channel.receive()
+        for message in left.pop(0):
+            await channel.send_bytes(message)
+        await channel.close()
+        return channel
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"typed"
+
+    async def main() -> int:
+        streams = Streams(out.extend, out.extend, input=pieces() if typed else None)
+        pod = "/api/v1/namespaces/team/pods/a"
+        async with (
+            asyncio.timeout(30),
+            serving(handler) as host,
+            Client(access(host)) as client,
+        ):
+            return await execute(client, pod, "main", ["sleep"], streams)
+
+    return asyncio.run(main()), bytes(out), len(answers) - len(left)
+
+
+def test_it_runs_at_the_next_attempt() -> None:
+    assert run((DIED,), (DIED,), (b"\x01there", DONE)) == (0, b"there", 3)
+
+
+def test_a_runtime_that_never_starts_it_is_an_error() -> None:
+    with pytest.raises(Refused, match="waiting for init preliminary setup: read init-p"):
+        run((DIED,), (DIED,), (DIED,))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [(b"\x01half", DIED), (failure('exec: "nope": executable file not found in $PATH'),)],
+    ids=["after output", "no such program"],
+)
+def test_other_ends_are_not_tried_again(first: tuple[bytes, ...]) -> None:
+    with pytest.raises(Refused, match="could not be run"):
+        run(first, (DONE,))
+
+
+def test_a_command_that_was_given_input_is_not_tried_again() -> None:
+    with pytest.raises(Refused, match="could not be run"):
+        run((DIED,), (DONE,), typed=True)
