@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
@@ -63,14 +63,9 @@ async def execute(
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
     for pause in (*_PAUSES, None):
-        # A pool for this command alone: closing it ends everything that belongs to the command.
-        async with await client.connections.open() as connections:
-            channel = await _allowed(client, connections, path, query)
-            try:
-                run = _Run(channel, streams)
-                status = await run.status()
-            finally:
-                await channel.close()
+        async with _channel(client, f"{path}/exec", query) as channel:
+            run = _Run(channel, streams)
+            status = await run.status()
         if pause is None or run.used or not _never_began(status):
             return _code(status)
         _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
@@ -78,28 +73,43 @@ async def execute(
     raise AssertionError("the last round returns or raises")
 
 
-async def _allowed(
-    client: Client, connections: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
-) -> aiohttp.ClientWebSocketResponse:
-    """Open the channel of a command, with renewed credentials if the server wants them."""
+@contextlib.asynccontextmanager
+async def _channel(
+    client: Client, path: str, query: list[tuple[str, str]]
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """Open the channel of a command, with renewed credentials if the server wants them.
+
+    Raises:
+        Refused: The server refused.
+        ClusterFault: The server does not answer.
+    """
     import aiohttp
 
     for renewed in (False, True):
-        shown = client.access
-        try:
-            return await open_channel(client, connections, f"{path}/exec", query)
-        except aiohttp.WSServerHandshakeError as error:
-            if error.status == 401 and not renewed:
-                await client.renew(shown)
-                continue
-            raise _refusal(error.status, path) from None
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if responses.is_certificate_rejected(error, shown) and not renewed:
-                await client.renew(shown)
-                continue
-            # The error itself may quote a password.
-            raise _cut(f"{client.access.source} does not answer: {responses.why(error)}") from None
-    raise AssertionError("the second round returns or raises")
+        # A pool for this command alone: it has the credentials of this moment, and closing it ends
+        # everything that belongs to the command.
+        async with await client.connections.open() as connections:
+            shown = client.access
+            try:
+                channel = await open_channel(client, connections, path, query)
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == 401 and not renewed:
+                    await client.renew(shown)
+                    continue
+                raise _refusal(error.status, path.removesuffix("/exec")) from None
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                if responses.is_certificate_rejected(error, shown) and not renewed:
+                    await client.renew(shown)
+                    continue
+                # The error itself may quote a password.
+                raise _cut(
+                    f"{client.access.source} does not answer: {responses.why(error)}"
+                ) from None
+            try:
+                yield channel
+            finally:
+                await channel.close()
+            return
 
 
 async def open_channel(
