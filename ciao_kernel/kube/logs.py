@@ -60,6 +60,10 @@ class _Instance:
     complete: bool = False
     replaced: bool = False
     """A newer instance is known."""
+    superseded: bool = False
+    """The node has a newer instance, which the status need not show yet."""
+    next_first: bytes = b""
+    """Head of the first line of the next instance, where it was asked for."""
     ended_by: Replay | None = None
     """The last answer, if it ended in order and no later answer contradicts it."""
     patience: RetryLimits = field(default_factory=RetryLimits)
@@ -135,13 +139,15 @@ class ContainerLog:
             if now and (known is None or now.id != known.id):
                 number = known.number if known else -1
                 if now.before and now.number - 1 > number:
-                    return _Instance(now.before, now.number - 1)
-                early = self._begun_early.pop(now.id, None)
-                return _Instance(now.id, now.number, early or ResumePosition())
+                    return self._instance(now.before, now.number - 1)
+                return self._instance(now.id, now.number)
             if over(pod, self._container):
                 return None
             await self._view.changed(within=_LOOK)
         return None
+
+    def _instance(self, id_: str, number: int) -> _Instance:
+        return _Instance(id_, number, self._begun_early.pop(id_, ResumePosition()))
 
     async def _read(self, one: _Instance) -> AsyncGenerator[Lines | Gap, None]:
         """Read one instance, then wait until the container is over or a newer instance started."""
@@ -170,7 +176,7 @@ class ContainerLog:
         self, one: _Instance, now: ContainerInstance
     ) -> AsyncGenerator[Lines | Gap, None]:
         """Send one request, and choose the next step from its end."""
-        previous = now.id != one.id
+        previous = now.id != one.id or one.superseded
         ended = previous or now.ended
         mode = one.mode
         follow = not ended and mode is not Mode.SEARCH
@@ -203,12 +209,15 @@ class ContainerLog:
             for piece in _give_up(one, f"the cluster does not return the log ({words})"):
                 yield piece
         elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
-            if mode is Mode.SEARCH and not replay.partial_match:
-                # The log may belong to a newer instance that is not in the status yet.
+            if mode is not Mode.SEARCH or replay.partial_match:
+                one.mode = Mode.SEARCH
+            elif await self._moved_on(one, previous):
+                one.mode = Mode.COUNT
+                if previous:
+                    await self._newer(now, _LATE)
+            else:
                 await self._status(one, _LATE / 3)
                 one.mode = Mode.RESTART
-            else:
-                one.mode = Mode.SEARCH
         elif end not in (End.QUIET, End.ASIDE):
             if request.refusal and request.refusal.code == 401 and not one.renewed:
                 one.renewed = True  # once: the credentials may be right, and the node's own wrong
@@ -264,20 +273,50 @@ class ContainerLog:
         The kubelet is ahead of the API server: when asked for the log of the known instance, it
         may have sent the log of the next one.
         """
-        first = await self._first_line(one) if one.progress.first else b""
         one.replaced, one.mode, one.ended_by = True, Mode.COUNT, None
-        if first and first == one.progress.first:
-            self._begun_early[now.id] = one.progress
-            one.progress = one.progress.before or ResumePosition()
-            one.complete = False
+        if not one.progress.first:
+            return
+        for id_, previous in ((now.id, False), (now.before, True)):
+            if id_ in ("", one.id):
+                continue
+            first = await self._first_line(previous)
+            if not previous:
+                one.next_first = first
+            if first == one.progress.first:
+                self._begun_early[id_] = one.progress
+                one.progress = one.progress.before or ResumePosition()
+                one.complete = False
+                return
 
-    async def _first_line(self, one: _Instance) -> bytes:
-        """Return the head of the newest instance's first line; b"" if it is not available."""
+    async def _moved_on(self, one: _Instance, previous: bool) -> bool:
+        """Return whether the node sent another instance's log, since it has a newer one.
+
+        The status may come seconds later than the log. The first lines tell: the log of the known
+        instance is now the node's previous one, or no longer that.
+        """
+        first = await self._first_line(previous=True)
+        if previous:
+            return bool(first) and first == one.next_first
+        if not first or first != one.progress.first:
+            return False
+        one.superseded, one.next_first = True, await self._first_line(previous=False)
+        return True
+
+    async def _first_line(self, previous: bool) -> bytes:
+        """Return the head of the first line of the newest instance, or of the one before it.
+
+        It is b"" if it is not available.
+        """
         query = {
             "container": self._container,
             "timestamps": "true",
             "limitBytes": str(timestamps.HEAD),
         }
+        if previous:
+            query["previous"] = "true"
+        if self._since:
+            query["sinceTime"] = self._since
+        wait = _FIRST_WAIT
         patience = RetryLimits()
         while self._pod() is not None:
             progress = ResumePosition()
@@ -293,8 +332,19 @@ class ContainerLog:
                 patience.reset()
             elif request.end not in (*_SILENT, End.UNWELL) or patience.over(request.end):
                 break
-            await self._wait(one)
+            await asyncio.sleep(wait * (0.5 + random.random()))
+            wait = min(_LONGEST_WAIT, wait * 2)
         return b""
+
+    async def _newer(self, now: ContainerInstance, within: float) -> None:
+        """Wait for a status with a newer instance than this one, at most the given seconds."""
+        until = time.monotonic() + within
+        while (left := until - time.monotonic()) > 0:
+            pod = self._pod()
+            shown = pod and seen(pod, self._container)
+            if not shown or shown.id != now.id:
+                return
+            await self._view.changed(within=left)
 
     async def _status(self, one: _Instance, within: float) -> None:
         """Wait for a status in which the instance has ended, at most the given seconds."""

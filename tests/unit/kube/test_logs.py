@@ -301,6 +301,7 @@ def test_more_starts_than_are_kept_are_said() -> None:
         here.then("3d terminated after c", [lines("a1"), CUT], phase="Failed"),
         lambda: lines("d1"),
         lambda: lines("c1"),
+        lambda: lines("c1"),
         lambda: lines("d1"),
         lambda: lines("d1"),
     ]
@@ -331,15 +332,87 @@ def test_the_next_instances_log_came_long_before_its_status() -> None:
         lambda: [lines("a1", "a2"), CUT],
         lambda: lines("b1", "b2"),  # does not continue
         lambda: lines("b1", "b2"),  # nor on a second look
-        here.then("1b running after a", lines("b1", "b2")),
+        lambda: lines("a1"),  # but the log that the node has before this one does
         lambda: lines("b1"),
-        lambda: lines("a1", "a2", "a3"),
+        here.then("1b running after a", lines("a1", "a2", "a3")),
+        lambda: lines("b1"),
         here.then("1b terminated after a", lines("b1", "b2", "b3"), phase="Failed"),
-        lambda: lines("b2", "b3"),
+        lambda: lines("b1", "b2", "b3"),
     ]
+    assert here.read() == ("a1 a2 a3 b1 b2 b3", [])
+    assert here.asked[2:6] == ["all", "previous+limitBytes", "limitBytes", "previous"]
+
+
+@pytest.mark.parametrize("state", ["running", "terminated"])
+def test_the_status_of_an_instance_never_came(state: str) -> None:
+    """Two restarts at once: the status goes from the first instance to the third."""
+    here = Cluster()
+    here.shows(f"0a {state}")
+    here.answers = [
+        lambda: [lines("a1", "a2"), CUT],
+        lambda: lines("b1", "b2"),  # does not continue
+        lambda: lines("b1", "b2"),  # nor on a second look
+        lambda: lines("a1"),
+        lambda: lines("b1"),
+        here.then("2c running after b", lines("a1", "a2", "a3")),
+        lambda: lines("c1"),
+        lambda: lines("b1"),
+        lambda: lines("b1", "b2"),
+        here.then("2c terminated after b", lines("c1"), phase="Failed"),
+        lambda: lines("c1"),
+    ]
+    assert here.read() == ("a1 a2 a3 b1 b2 c1", [])
+
+
+def test_an_instance_that_was_read_as_another_is_not_read_again() -> None:
+    """The node has started the third instance, when its log of the first is asked for."""
+    here = Cluster()
+    here.shows("0a terminated")
+    rest = {
+        "limitBytes": lines("c1"),
+        "previous+limitBytes": lines("b1"),
+        "previous": lines("b1", "b2"),
+        "follow": lines("c1"),
+        "all": lines("c1"),
+    }
+
+    def then() -> bytes:
+        if here.asked[-1] == "follow":
+            here.shows("2c terminated after b", phase="Failed")
+        return rest[here.asked[-1]]
+
+    here.answers = [here.then("2c running after b", lines("b1", "b2")), then]
     text, gaps = here.read()
-    assert text == "a1 a2 b1 b2 a3 b3"
-    assert len(gaps) == 1, "it looks like a rotated log"
+    assert text == "b1 b2 c1"
+    assert len(gaps) == 1, "a's lines"
+
+
+def test_the_previous_log_is_of_a_newer_instance() -> None:
+    """The status shows the second instance, but the node has a third."""
+    here = Cluster()
+    here.shows("0a running")
+    asked = iter([lines("b1", "b2"), lines("b1", "b2")])
+
+    def then() -> Any:
+        what = here.asked[-1]
+        if what == "previous" and (found := next(asked, None)):
+            return found
+        if what == "previous+limitBytes":
+            here.shows("2c running after b")
+        if what == "follow":
+            here.shows("2c terminated after b", phase="Failed")
+        return {
+            "limitBytes": lines("b1"),
+            "previous+limitBytes": lines("b1"),
+            "previous": lines("b1", "b2"),
+            "follow": lines("c1"),
+            "all": lines("c1"),
+        }[what]
+
+    here.answers = [here.then("1b running after a", [lines("a1"), CUT]), then]
+    text, gaps = here.read()
+    assert text == "a1 b1 b2 c1"
+    assert gaps == ["Lines after 00:00:01 UTC may be lost: p restarted more than once."]
 
 
 def test_a_log_that_is_not_to_be_had() -> None:
