@@ -19,6 +19,7 @@ from typing import Protocol
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import timestamps
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.first_lines import FirstLines
 from ciao_kernel.kube.instances import ContainerInstance, over, seen
 from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Mode, Replay
@@ -112,6 +113,13 @@ class ContainerLog:
         self._away = away
         self._uid = ""
         self._begun_early: dict[str, ResumePosition] = {}
+        """Resume positions of instances whose lines came before their status."""
+        query = {"container": container, "timestamps": "true"}
+        if since:
+            query["sinceTime"] = since
+        self._first_lines = FirstLines(
+            client, self._path, query, read_timeout, lambda: self._pod() is not None, away
+        )
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Yield the log as it comes, until nothing more can come.
@@ -279,7 +287,7 @@ class ContainerLog:
         for id_, previous in ((now.id, False), (now.before, True)):
             if id_ in ("", one.id):
                 continue
-            first = await self._first_line(previous)
+            first = await self._first_lines.read(previous)
             if not previous:
                 one.next_first = first
             if first == one.progress.first:
@@ -294,47 +302,13 @@ class ContainerLog:
         The status may come seconds later than the log. The first lines tell: the log of the known
         instance is now the node's previous one, or no longer that.
         """
-        first = await self._first_line(previous=True)
+        first = await self._first_lines.read(previous=True)
         if previous:
             return bool(first) and first == one.next_first
         if not first or first != one.progress.first:
             return False
-        one.superseded, one.next_first = True, await self._first_line(previous=False)
+        one.superseded, one.next_first = True, await self._first_lines.read(previous=False)
         return True
-
-    async def _first_line(self, previous: bool) -> bytes:
-        """Return the head of the first line of the newest instance, or of the one before it.
-
-        It is b"" if it is not available.
-        """
-        query = {
-            "container": self._container,
-            "timestamps": "true",
-            "limitBytes": str(timestamps.HEAD),
-        }
-        if previous:
-            query["previous"] = "true"
-        if self._since:
-            query["sinceTime"] = self._since
-        wait = _FIRST_WAIT
-        patience = RetryLimits()
-        while self._pod() is not None:
-            progress = ResumePosition()
-            replay = Replay(progress)
-            request = LogRequest(self._client, self._path, query, replay, self._read_timeout, 0)
-            async with aclosing(request.read()) as pieces:
-                async for _ in pieces:
-                    pass
-            if request.end is End.CLEAN:
-                replay.finish()
-                return progress.first
-            if request.end is End.AWAY or self._away():
-                patience.reset()
-            elif request.end not in (*_SILENT, End.UNWELL) or patience.over(request.end):
-                break
-            await asyncio.sleep(wait * (0.5 + random.random()))
-            wait = min(_LONGEST_WAIT, wait * 2)
-        return b""
 
     async def _newer(self, now: ContainerInstance, within: float) -> None:
         """Wait for a status with a newer instance than this one, at most the given seconds."""

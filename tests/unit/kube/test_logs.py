@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import log_request, logs, retry_limits
+from ciao_kernel.kube import first_lines, log_request, logs, retry_limits
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
@@ -135,8 +135,9 @@ def lines(*names: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logs, "_FIRST_WAIT", 0.001)
-    monkeypatch.setattr(logs, "_LONGEST_WAIT", 0.01)
+    for module in (logs, first_lines):
+        monkeypatch.setattr(module, "_FIRST_WAIT", 0.001)
+        monkeypatch.setattr(module, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(logs, "_SOON", 0.01)
     monkeypatch.setattr(logs, "_LATE", 0.03)
     monkeypatch.setattr(retry_limits, "_PATIENCE", dict.fromkeys(retry_limits._PATIENCE, 0.1))
