@@ -10,33 +10,28 @@ import asyncio
 import contextlib
 import functools
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, status, warm_inputs
-from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube import access
 from ciao_kernel.model import (
     ClusterSpec,
-    DryRun,
     Event,
     Job,
     JobSpec,
     Manifest,
     Notice,
     Replica,
-    State,
     Status,
-    naming,
 )
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
@@ -46,9 +41,6 @@ from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
 if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.deletion import Deletions
     from ciao_kernel.backends.kubernetes.retries import Retries
-
-_MOST_PODS = 12
-"""Limit of objects whose events are requested one by one; for more, all events are read."""
 
 
 class KubernetesBackend:
@@ -113,37 +105,10 @@ class KubernetesBackend:
 
         With ``%dryrun=server`` the server has checked them and would accept them.
         """
-        from ciao_kernel.backends.kubernetes import (
-            choice,
-            preview,
-            queue_request,
-            retry_notices,
-            submit,
-            validation,
-        )
+        from ciao_kernel.backends.kubernetes import preview
 
-        asks = plan.spec.dryrun is DryRun.SERVER
         target = await self._targets.of(plan.spec.cluster)
-        chosen = await choice.choose(plan, target, self._settings)
-        name = (
-            await _free(plan, chosen.api, target)
-            if asks
-            else plan.name or f"{plan.framework.name}-name"
-        )
-        quiet: Emit = lambda _: None  # noqa: E731
-        job, made = await submit.prepare(
-            plan, builder, target, self._settings, quiet, name, chosen.api, chosen.fields
-        )
-        if asks:
-            await queue_request.check(plan.spec.cluster, target, self._settings)
-            made = await validation.try_out(target, made, whole=True)
-        own = {one.data.decode() for one in plan.source.own if one.data}
-        texts = [preview.as_yaml(item, own) for item in (*made.beside, made.job)]
-        verdict = f"# The server of {target.client.access.source} would accept it.\n"
-        notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
-        if plan.spec.retries:
-            notice += f"# {retry_notices.resubmission(job)}\n"
-        return notice + "---\n".join(texts) + (verdict if asks else "")
+        return await preview.text(plan, builder, target, self._settings)
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
@@ -246,21 +211,14 @@ class KubernetesBackend:
 
     async def details(self, job: Job) -> Details:
         """Return details from the job's object, its pods and their events."""
-        from ciao_kernel.backends.kubernetes import details, template_holder
+        from ciao_kernel.backends.kubernetes import details, job_events, template_holder
 
         job = self._retries.current(job)
         target = await self._target(job)
         _, item = await self._lookup.object(job.name, target, job.resource)
         pods = await self._pods(job, target)
         holder = await template_holder.of(target.client, item, target.namespace)
-        missing = ""
-        events: list[Manifest] = []
-        try:
-            events = await self._events(job, target, pods)
-        except BackendError as error:
-            denied = isinstance(error, Refused) and error.code == 403
-            why = f"you may not list events in {job.place}" if denied else error.message
-            missing = f"events cannot be shown: {why.rstrip('.')}."
+        events, missing = await job_events.read(target.client, job, pods)
         clock = target.client.clock
         return Details(
             facts=details.facts(job, item, target.client.access.source, holder),
@@ -289,31 +247,12 @@ class KubernetesBackend:
         Raises:
             BackendError: The container is not running, or the command cannot be run.
         """
-        from ciao_kernel.backends.kubernetes import indexed_start, output_sidecar
-        from ciao_kernel.kube import exec
+        from ciao_kernel.backends.kubernetes import pod_command
 
         job = self._retries.current(job)
         target = await self._target(job)
         pod = (await self._pods(job, target)).get(replica)
-        now = status.of_pod(pod, replica) if pod else None
-        held = output_sidecar.is_held(pod)
-        if held and pod is not None:
-            now = None if now is None else replace(now, state=State.RUNNING)
-        if pod is None or now is None or now.state is not State.RUNNING:
-            what = now.state.sentence if now else "it has no pod"
-            raise BackendError(
-                f"no command can be run in {replica} of {job.name}: {what}.",
-                f"`%ciao describe {job.reference}` shows its status.",
-            )
-        path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
-        if held:
-            return await exec.execute(target.client, path, output_sidecar.NAME, command, streams)
-        name = job_metadata.container(pod)
-        containers = status.many(pod, "spec", "containers")
-        own = next((one for one in containers if one.get("name") == name), {})
-        # The operator's variables are in the container; those of other APIs are in a file.
-        words = indexed_start.enter(own, command)
-        return await exec.execute(target.client, path, name, words, streams)
+        return await pod_command.execute(target.client, job, replica, pod, command, streams)
 
     async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
         """Return what can still be had of a replica that has ended, see :mod:`.sent_files`."""
@@ -446,34 +385,3 @@ class KubernetesBackend:
             if job_metadata.is_part_of(pod, job.uid, job.run)
             and (replica := job_metadata.replica(pod))
         }
-
-    async def _events(
-        self, job: Job, target: Target, pods: Mapping[Replica, Manifest]
-    ) -> list[Manifest]:
-        path = f"/api/v1/namespaces/{job.place}/events"
-        names = set[str]()
-        if apis.of_job(job) in (apis.OPERATOR_V1, apis.MPI_OPERATOR):
-            # Names of deleted pods are known too; a launcher's has no index, or is that of a Job.
-            names = {f"{job.name}-{replica}" for replica in job.replicas}
-            names |= {f"{job.name}-{one.role}" for one in job.replicas if one.role == "launcher"}
-        if apis.of_job(job) is apis.TRAINER:  # the Jobs of the JobSet, which has the job's name
-            names = {f"{job.name}-{replica.role}-0" for replica in job.replicas}
-        names |= {str(pod["metadata"]["name"]) for pod in pods.values()} | {job.name}
-        if len(names) <= _MOST_PODS:
-            fields = [f"involvedObject.name={name}" for name in sorted(names)]
-            lists = [pages(target.client, path, fieldSelector=field) for field in fields]
-            return [event for found in await asyncio.gather(*lists) for event in found]
-        found = await pages(target.client, path)
-        return [one for one in found if status.get(one, "involvedObject", "name") in names]
-
-
-async def _free(plan: Plan, api: Api, target: Target) -> str:
-    """Return the name that a submission would get."""
-    from ciao_kernel.backends.kubernetes import manifest, validation
-
-    path = manifest.collection(manifest.kind_of(plan, api), target.namespace)
-    for number in range(1, naming.MOST + 1):
-        name = naming.candidate(plan.name, plan.framework.name, number)
-        if not await validation.taken(target, path, name):
-            break
-    return name
