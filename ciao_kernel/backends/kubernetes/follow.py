@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,15 +20,15 @@ from ciao_kernel.backends.kubernetes import (
     status,
 )
 from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
+from ciao_kernel.backends.kubernetes.job_watches import JobWatches
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
-from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
+from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _TICK = 0.5
@@ -39,8 +39,6 @@ _SKEW = 60.0
 """Seconds by which the clocks of a cluster's machines may differ."""
 _PACE = 0.05
 """Minimum seconds between two checks of the state: a thousand pods change one by one."""
-_DENIED = 20.0
-"""Seconds for which a refusal is retried if the same request was allowed before."""
 
 
 async def follow(
@@ -90,24 +88,18 @@ class _Follower:
         self._losses = losses
         self._client, self._job, self._settings = client, job, settings
         self._awake = asyncio.Event()
-        collection, _, name = path.rpartition("/")
-        self._jobs = WatchedList(
-            client, collection, {"fieldSelector": f"metadata.name={name}"}, self._awake
-        )
-        self._selector = {"labelSelector": job_metadata.selector(job)}
-        self._pods = self._list_of_pods()
+        self._watches = JobWatches(client, job, path, self._awake)
         self._clock = client.clock
         oldest = status.text(self._clock.to_server(since)) if since else None
         self._partial_output = bool(since)  # saved lines have no times
         self._kept = LogFiles(logs, write=not since)
         now = self._clock.now
         self._members = ReplicaTracker(
-            client, job, self._pods, self._kept, oldest, self._awake.set, now
+            client, job, self._watches.pods, self._kept, oldest, self._awake.set, now
         )
         self._current = CurrentStatus(client, job, settings.hopeless_wait, self._awake.set)
         self._returned = OutputFetch(client, job, logs, settings, self._awake.set)
         self._outages = Outages(settings.follow_patience, self._lost)
-        self._tasks: list[asyncio.Task[None]] = []
         self._renewed = False
         """True after the pods were listed again because of the job's end."""
         self._uid = job.uid
@@ -120,9 +112,7 @@ class _Follower:
 
     async def close(self) -> None:
         try:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._watches.close()
             await self._returned.close()
         finally:
             try:
@@ -132,8 +122,7 @@ class _Follower:
                 self._kept.close(self._whole)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        self._start(self._jobs.run())
-        self._start(self._pods.run())
+        self._watches.start()
         shown: Status | None = None
         looked = over_since = 0.0
         replayed, decided, hurries = self._partial_output, False, False
@@ -142,14 +131,11 @@ class _Follower:
             await self._pause(_PACE if soon else _TICK)
             for event in self._members.output():
                 yield event
-            for task in self._tasks:
-                if task.done() and not task.cancelled() and (error := task.exception()):
-                    raise self._signed_out(error) or error
-            watched = (self._jobs, self._pods)
-            if notice := self._outages.report(watched) or self._report_save_fault():
+            self._watches.check()
+            notice = self._outages.report(self._watches.lists) or self._report_save_fault()
+            if notice:
                 yield notice
-            listed = self._jobs.listed and self._pods.listed
-            if not listed or time.monotonic() - looked < _PACE:
+            if not self._watches.listed or time.monotonic() - looked < _PACE:
                 continue
             looked = time.monotonic()
             for text in self._look():
@@ -199,7 +185,7 @@ class _Follower:
                     return
             else:  # the job was given up while its pods waited, and now they run
                 over_since, self._renewed = 0.0, False
-            current = self._pods.away_since is None and not self._returned.busy
+            current = self._watches.pods.away_since is None and not self._returned.busy
             if current and self._current.decided(now) and self._members.drained(lambda _: False):
                 for event in self._members.output():
                     yield event
@@ -219,8 +205,8 @@ class _Follower:
     def _look(self) -> list[str]:
         """Take the changes, and return sentences about changes of the job by somebody else."""
         before, self._item = self._item, self._found()
-        self._last = self._jobs.take().get(self._uid) or self._last
-        self._members.renew(self._pods)
+        self._last = self._watches.jobs.take().get(self._uid) or self._last
+        self._members.renew(self._watches.pods)
         self._take_pods()
         if before is None or self._item is None or before is self._item:
             return []
@@ -232,7 +218,7 @@ class _Follower:
         return [f"{self._job.name} was changed{by}: {text}." for text in changes]
 
     def _take_pods(self) -> None:
-        touched = self._pods.take()
+        touched = self._watches.pods.take()
         ours = (
             pod
             for pod in touched.values()
@@ -244,24 +230,13 @@ class _Follower:
 
     def _found(self) -> Object | None:
         """Return the job's object; None after its deletion, even if another job has its name."""
-        items = self._jobs.items
+        items = self._watches.jobs.items
         if self._uid:
             return items.get(self._uid)
         for uid, item in items.items():
             self._uid = uid
             return item
         return None
-
-    # ---------------------------------------------------------------------------- watches
-
-    def _list_of_pods(self) -> WatchedList:
-        path = f"/api/v1/namespaces/{self._job.place}/pods"
-        return WatchedList(self._client, path, self._selector, self._awake, trimmed)
-
-    def _start(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda _: self._awake.set())
-        self._tasks.append(task)
 
     # ------------------------------------------------------------------------------- end
 
@@ -271,24 +246,13 @@ class _Follower:
         The pods' watch may be behind the job's: after an outage each watch reconnects by itself,
         and a connection that died without an error seems only silent for over a minute.
         """
-        if self._renewed or (self._pods.away_since is None and self._members.succeeded()):
+        pods = self._watches.pods
+        if self._renewed or (pods.away_since is None and self._members.succeeded()):
             return True
         self._take_pods()
-        self._tasks[-1].cancel()  # the pods' watch, which was started last
-        self._renewed, self._pods = True, self._list_of_pods()
-        self._start(self._watch_again(self._pods))
+        self._renewed = True
+        self._watches.list_pods_again()
         return False
-
-    async def _watch_again(self, pods: WatchedList) -> None:
-        """Watch from a new list; a server that just started may refuse allowed requests."""
-        denied = time.monotonic()
-        while True:
-            try:
-                await pods.run()
-            except Refused as error:
-                if error.code == 401 or pods.listed or time.monotonic() - denied > _DENIED:
-                    raise
-                await asyncio.sleep(_TICK)
 
     @property
     def _grace(self) -> float:
@@ -357,15 +321,3 @@ class _Follower:
             return None
         self._fault_reported = True
         return Notice(f"no more log lines are saved on this machine: {why}.")
-
-    def _signed_out(self, error: BaseException) -> Refused | None:
-        """Return the error for credentials that ended; None if it is another error."""
-        if not isinstance(error, Refused) or error.code != 401:
-            return None
-        return Refused(
-            f"{error.message.rstrip('.')}; {self._job.name} keeps running.",
-            "Sign in to the cluster again; then "
-            f"`%ciao attach {self._job.reference}` follows the job again.",
-            code=error.code,
-            reason=error.reason,
-        )
