@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError, CiaoError, SpecError, describe
+from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
     ALL_LINES,
@@ -26,7 +25,6 @@ from ciao_kernel.model import (
     Job,
     JobResult,
     JobSpec,
-    Notice,
     Owner,
     State,
     Status,
@@ -34,9 +32,11 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
 from ciao_kernel.session import lookup, selection
+from ciao_kernel.session.front_end import FrontEnd
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
+from ciao_kernel.session.tensorboard import new_job
 from ciao_kernel.session.tensorboard.board import Board, Reach
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class Session:
         from ciao_kernel.delivery.program import Program
 
         try:
-            program = program or Program(folder)
-            return await self._run(parsed, display, program, variables, console)
+            front = FrontEnd(display, variables, console)
+            return await self._run(parsed, program or Program(folder), front)
         except SpecError as error:
             raise parsed.locate(error) from None
 
@@ -183,55 +183,28 @@ class Session:
             variables=variables,
         )
 
-    async def _run(
-        self,
-        parsed: Parsed,
-        display: Display,
-        program: Program,
-        variables: Mapping[str, Any] | None,
-        console: Console | Elsewhere | None,
-    ) -> JobResult | None:
-        from ciao_kernel.session import horovod, job_record, planning
-        from ciao_kernel.session.inspection.watchers import why_passed_over
-        from ciao_kernel.session.keras_note import keras_note
+    async def _run(self, parsed: Parsed, program: Program, front: FrontEnd) -> JobResult | None:
+        from ciao_kernel.session import job_record, preparation
 
         spec = parsed.spec
         for note in parsed.notes:
-            display.show(Notice(note))
+            front.show(note)
         if spec.outputs and self._deletes(spec):
             raise SpecError(
                 "cleanPolicy=all removes the files of the job, and what %output brings back.",
                 "Write %cleanPolicy=running.",
                 directive="output",
             )
-        planning.check_outputs(spec)
-        backend = self.backend(spec.backend)
-        builder = selection.builder(spec, backend, self.registry, self.settings)
-        if spec.warm is not None:
-            from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it
-
-            backend = WarmBackend(backend, self.warm, self.settings, self.registry.table)
-        passed_over = await why_passed_over(spec, backend, self.settings, console)
-        plan = await planning.make_plan(
-            parsed, program, self.registry, self._owner, self.settings, variables, passed_over
+        plan, backend, builder = await preparation.prepare(
+            parsed, program, front, self.registry, self._owner, self.settings, self.warm
         )
-        horovod.check(plan)
-        await backend.check(plan)
-        for note in planning.delivery_notices(plan):
-            display.show(Notice(note))
-        # Local replicas have the kernel's environment, those of a cluster do not.
-        here = not backend.outlives_kernel
-        environment = os.environ if here else ()
-        own_python = here and not (spec.python or self.settings.python)
-        if note := keras_note(spec, parsed.code, environment, here=own_python):
-            display.show(Notice(note))
         if spec.dryrun:
             text = await backend.preview(plan, builder)
             self.preview = Preview(plan.header, text, spec.name or "")
-            display.show(Notice(text))
+            front.show(text)
             return None
         record = await asyncio.to_thread(job_record.of, plan, self.registry.table)
-        return await self._start(plan, record, backend, builder, display, variables, console)
+        return await self._start(plan, record, backend, builder, front)
 
     async def _start(
         self,
@@ -239,15 +212,13 @@ class Session:
         record: job_record.Record,
         backend: Backend,
         builder: Builder,
-        display: Display,
-        variables: Mapping[str, Any] | None,
-        console: Console | Elsewhere | None,
+        front: FrontEnd,
     ) -> JobResult:
         """Submit a job, and follow it unless it is detached."""
         from ciao_kernel.session import job_record
 
         self.preview = None
-        spec, folder = plan.spec, plan.folder
+        spec, folder, display = plan.spec, plan.folder, front.display
         plan = replace(plan, made_of=record.facts)
         outlive = spec.detach or self._outlives(backend)
         if spec.tensorboard is not None and (self.board.stays or not spec.detach):
@@ -269,37 +240,16 @@ class Session:
         self.last = JobResult(job, Status(State.RUNNING, ()))
         if spec.detach:
             # Before anything is waited for: an interrupt leaves the job running.
-            display.show(Notice(_detached(job, deletes=self._deletes(spec))))
+            front.show(_detached(job, deletes=self._deletes(spec)))
             await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
             if spec.tensorboard is not None:
-                await self._show_board(job, backend, display)
+                await new_job.show(self.board, backend, job, display)
             return self.last
-        end = self._run_to_end(job, spec, backend, display, folder, variables, keeping, console)
+        end = self._run_to_end(job, spec, backend, folder, front, keeping)
         if spec.tensorboard is None:
             return await end
-        showing = start_background(self._show_board(job, backend, display))
-        try:
+        async with new_job.shown(self.board, backend, job, display):
             return await end
-        except asyncio.CancelledError:
-            showing.cancel()
-            raise
-        finally:
-            await self._end_board(job, showing)
-
-    async def _show_board(self, job: Job, backend: Backend, display: Display) -> None:
-        """Show a new job in TensorBoard; the job goes on without it."""
-        if job.detached and not self.board.stays:
-            display.show(Notice(f"`ciao tensorboard {job.reference}` shows its event files."))
-            return
-        try:
-            await self.board.show([(backend, job)], display.show, followed=not job.detached)
-        except CiaoError as error:
-            display.show(Notice("\n".join(describe(error))))
-
-    async def _end_board(self, job: Job, showing: asyncio.Task[None]) -> None:
-        """Wait until a job that is over was shown: front ends take no output after a cell."""
-        await asyncio.wait({showing})
-        await self.board.complete(job)
 
     async def rerun(
         self,
@@ -351,18 +301,18 @@ class Session:
                 wait, kept_for = self.settings.debug_wait, plan.spec.on_error
                 source = inspection.with_files(plan.source, passed_over, wait, kept_for)
                 plan = replace(plan, source=source)
-            return await self._start(plan, record, backend, builder, display, None, console)
+            return await self._start(
+                plan, record, backend, builder, FrontEnd(display, None, console)
+            )
 
     async def _run_to_end(
         self,
         job: Job,
         spec: JobSpec,
         backend: Backend,
-        display: Display,
         folder: Path,
-        variables: Mapping[str, Any] | None,
+        front: FrontEnd,
         keeping: asyncio.Task[None],
-        console: Console | Elsewhere | None,
     ) -> JobResult:
         """Follow a cell's own job to its end; its record is being written."""
         from ciao_kernel.session import failure
@@ -370,6 +320,7 @@ class Session:
         from ciao_kernel.session.inspection.watchers import watchers
 
         delete = self._deletes(spec)
+        display, variables, console = front.display, front.variables, front.console
         # Lines left out of the cell are in the log files, which are about to be removed here: only
         # an explicit %lines leaves lines out then.
         shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
