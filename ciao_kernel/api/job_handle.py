@@ -6,18 +6,18 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.api.client import Client, NoDisplay
+from ciao_kernel.api.client import Client
 from ciao_kernel.api.job_metrics import JobMetrics
+from ciao_kernel.api.known_status import KnownStatus, is_final
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.results import Results
 from ciao_kernel.display.plotting import read_curves, read_progress
-from ciao_kernel.errors import BackendError, CiaoError, NoSuchJob
+from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.progress import Done
-from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Where
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions
 from ciao_kernel.model.times import age
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.warm import logs as warm_logs
@@ -26,8 +26,6 @@ _AT_ONCE = 16
 """Number of logs that are requested at a time."""
 _NEWEST = 2000
 """Lines of each log that are read for the progress."""
-_SOON = 2.0
-"""Seconds in which a status must come to be shown: a notebook waits for the text of an object."""
 
 
 class JobHandle:
@@ -68,7 +66,8 @@ class JobHandle:
     # Made by the kernel and by the package `api`: a job, its last known status, and the client
     # that asks for newer ones.
     def __init__(self, job: Job, status: Status, client: Client) -> None:
-        self._job, self._status, self._client = job, status, client
+        self._job, self._client = job, client
+        self._known = KnownStatus(job, status, client)
         self._following: Future[JobResult] | None = None
         self._metrics: JobMetrics | None = None
         """The metrics of an ended job, whose logs do not change."""
@@ -128,17 +127,17 @@ class JobHandle:
     @property
     def state(self) -> State:
         """State now: Pending, Running, Succeeded, Failed, Stopped or Lost."""
-        return self._refreshed().state
+        return self._known.newest().state
 
     @property
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         """Its replicas now: state, exit code, restarts, node, and the path of each log."""
-        return self._refreshed().replicas
+        return self._known.newest().replicas
 
     @property
     def duration(self) -> float:
         """Seconds from its submission to its end, or until now."""
-        return _duration(self._job, self._refreshed())
+        return _duration(self._job, self._known.newest())
 
     @property
     def metrics(self) -> JobMetrics:
@@ -148,8 +147,8 @@ class JobHandle:
         """
         if self._metrics is not None:
             return self._metrics
-        over = _is_final(self._refreshed())
-        self._confirm()
+        over = is_final(self._known.newest())
+        self._known.confirm()
         # One log at a time: each may have gigabytes.
         curves = {str(one): read_curves(self._read([one])[0]) for one in self._job.replicas}
         metrics = JobMetrics(curves)
@@ -172,7 +171,7 @@ class JobHandle:
 
         Following the job brings them to this machine: its cell, ``attach`` or :meth:`wait`.
         """
-        return results.of_job(self._job, self._refreshed())[1]
+        return results.of_job(self._job, self._known.newest())[1]
 
     def logs(self, replica: str | Replica = "", *, tail: int | None = None) -> str:
         """Return the output of one replica, or of all with the prefix ``[worker-0]``.
@@ -192,7 +191,7 @@ class JobHandle:
         if not chosen:
             known = ", ".join(map(str, self._job.replicas))
             raise ValueError(f"{self.name} has no replica {named}. There are: {known}.")
-        self._confirm()
+        self._known.confirm()
         texts = [
             data.decode("utf-8", "replace") for data in self._read(chosen, LogOptions(tail=tail))
         ]
@@ -223,10 +222,10 @@ class JobHandle:
             BackendError: Its state cannot be read.
         """
         if self._following is None or self._following.done():
-            self._following = self._client.start(self._follow)
+            self._following = self._client.start(self._known.follow)
         try:
             # The future stays when a wait ends: the next wait does not read all lines again.
-            self._status = self._client.result(self._following, timeout).status
+            self._known.status = self._client.result(self._following, timeout).status
         except TimeoutError:
             if self._following.done():
                 raise
@@ -234,95 +233,31 @@ class JobHandle:
         except BackendError:
             raise
         except CiaoError:
-            self._end_known()
+            self._known.note_end()
             if check:
                 raise
-        return self._status.state
+        return self._known.status.state
 
     def stop(self) -> State:
         """Stop all replicas; return when they have ended. Its folder and logs stay."""
-
-        async def stop(session: Session) -> None:
-            backend, job, _ = await session.find(self.name, _where(self._job))
-            self._check(job)
-            await backend.stop(job, "stopped from Python")
-
-        if not _is_final(self._refreshed()):
-            self._client.run(stop)
-            self._end_known()
-        return self._status.state
+        if not is_final(self._known.newest()):
+            self._client.run(self._known.stop)
+            self._known.note_end()
+        return self._known.status.state
 
     # ---------------------------------------------------------------------------- how it looks
 
     def __repr__(self) -> str:
         count = len(self._job.replicas)
         replicas = "1 replica" if count == 1 else f"{count} replicas"
-        status = self._shown()
+        status = self._known.soon()
         taken = age(_duration(self._job, status))
         return f"<job {self.name}: {status.state}, {self.framework}, {replicas}, {taken}>"
 
     def _repr_html_(self) -> str:
         from ciao_kernel.display.html_table import job_html
 
-        return job_html(self._job, self._shown())
-
-    def _shown(self) -> Status:
-        """Return the newest status; the last known one if there is no answer soon."""
-        if not _is_final(self._status):
-            asked = self._client.start(self._now)
-            try:
-                self._status = self._client.result(asked, _SOON)
-            except (CiaoError, TimeoutError):
-                asked.cancel()
-        return self._status
-
-    # ----------------------------------------------------------------------------------- inside
-
-    def _refreshed(self) -> Status:
-        if not _is_final(self._status):
-            try:
-                self._status = self._client.run(self._now)
-            except NoSuchJob:
-                if not self._status.state.over:
-                    raise
-                self._status = replace(self._status, settled=True)  # deleted after its end
-        return self._status
-
-    async def _now(self, session: Session) -> Status:
-        _, job, status = await session.find(self.name, _where(self._job))
-        self._check(job)
-        return status
-
-    async def _follow(self, session: Session) -> JobResult:
-        await self._now(session)  # a later job may have the name
-        where = _where(self._job)
-        return await session.attach(self.name, NoDisplay(), where=where, folder=Path.cwd())
-
-    def _end_known(self) -> None:
-        """Note the state of a job that has ended; a deleted one counts as stopped."""
-        try:
-            self._status = self._client.run(self._now)
-        except NoSuchJob:
-            self._status = Status(State.STOPPED, (), since=time.time(), settled=True)
-
-    def _check(self, found: Job) -> None:
-        """Raise NoSuchJob if another job has taken the name."""
-        # A cluster has its own clock, so the time of a submission differs from the object's.
-        told = self._job.identity
-        same = found.identity == told if told else found.created == self._job.created
-        if not same:
-            raise NoSuchJob(
-                f"{self.name} was deleted, and a later job has its name.",
-                f'ciao_kernel.job("{self.name}") returns the later one.',
-            )
-
-    def _confirm(self) -> None:
-        """Raise NoSuchJob if a local job is gone: a later one may have its folder."""
-        try:
-            self._client.run(self._now)
-        except NoSuchJob:
-            if not self._job.on_cluster:  # there, a log that was saved here outlasts its job
-                raise
+        return job_html(self._job, self._known.soon())
 
     def _read(self, replicas: Sequence[Replica], options: LogOptions = WHOLE_LOG) -> list[bytes]:
         """Return the logs of some replicas; a replica that has none is empty."""
@@ -342,16 +277,6 @@ class JobHandle:
             return [b"" if isinstance(one, BaseException) else one for one in found]
 
         return self._client.run(read)
-
-
-def _is_final(status: Status) -> bool:
-    """Return whether a status will not change: a cell may end before its replicas do."""
-    return status.over and not status.foreseen
-
-
-def _where(job: Job) -> Where:
-    namespace = job.place if job.on_cluster else ""
-    return Where(context=job.context, namespace=namespace, backend=job.backend)
 
 
 def _duration(job: Job, status: Status) -> float:

@@ -1,0 +1,115 @@
+"""The status of one job as Python code knows it: asked again until the job is over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ciao_kernel.api.client import Client, NoDisplay
+from ciao_kernel.errors import CiaoError, NoSuchJob
+from ciao_kernel.model import Job, JobResult, State, Status
+from ciao_kernel.model.queries import Where
+from ciao_kernel.session.session import Session
+
+_SOON = 2.0
+"""Seconds in which a status must come to be shown: a notebook waits for the text of an object."""
+
+
+def is_final(status: Status) -> bool:
+    """Return whether a status will not change: a cell may end before its replicas do."""
+    return status.over and not status.foreseen
+
+
+class KnownStatus:
+    """The last known status of a job, and the way to a newer one.
+
+    Args:
+        job: The job.
+        status: Its status so far.
+        client: Asks for newer ones.
+    """
+
+    def __init__(self, job: Job, status: Status, client: Client) -> None:
+        self.status = status
+        self._job, self._client = job, client
+        namespace = job.place if job.on_cluster else ""
+        self._where = Where(context=job.context, namespace=namespace, backend=job.backend)
+
+    def newest(self) -> Status:
+        """Return the status now.
+
+        Raises:
+            NoSuchJob: The job is gone, and its end is not known.
+            BackendError: There is no answer.
+        """
+        if not is_final(self.status):
+            try:
+                self.status = self._client.run(self._ask)
+            except NoSuchJob:
+                if not self.status.state.over:
+                    raise
+                self.status = replace(self.status, settled=True)  # deleted after its end
+        return self.status
+
+    def soon(self) -> Status:
+        """Return the newest status; the last known one if there is no answer soon."""
+        if not is_final(self.status):
+            asked = self._client.start(self._ask)
+            try:
+                self.status = self._client.result(asked, _SOON)
+            except (CiaoError, TimeoutError):
+                asked.cancel()
+        return self.status
+
+    def note_end(self) -> None:
+        """Note the state of a job that has ended; a deleted one counts as stopped."""
+        try:
+            self.status = self._client.run(self._ask)
+        except NoSuchJob:
+            self.status = Status(State.STOPPED, (), since=time.time(), settled=True)
+
+    def confirm(self) -> None:
+        """Check that a local job still exists: a later one may have its folder.
+
+        Raises:
+            NoSuchJob: It is gone.
+        """
+        try:
+            self._client.run(self._ask)
+        except NoSuchJob:
+            if not self._job.on_cluster:  # there, a log that was saved here outlasts its job
+                raise
+
+    async def follow(self, session: Session) -> JobResult:
+        """Follow the job to its end, for :meth:`.Client.start`."""
+        await self._ask(session)  # a later job may have the name
+        shown, folder = NoDisplay(), Path.cwd()
+        return await session.attach(self._job.name, shown, where=self._where, folder=folder)
+
+    async def stop(self, session: Session) -> None:
+        """Stop the job, for :meth:`.Client.run`."""
+        backend, job, _ = await session.find(self._job.name, self._where)
+        self._check(job)
+        await backend.stop(job, "stopped from Python")
+
+    async def _ask(self, session: Session) -> Status:
+        _, job, status = await session.find(self._job.name, self._where)
+        self._check(job)
+        return status
+
+    def _check(self, found: Job) -> None:
+        """Check that no other job has taken the name.
+
+        Raises:
+            NoSuchJob: One has.
+        """
+        # A cluster has its own clock, so the time of a submission differs from the object's.
+        told = self._job.identity
+        same = found.identity == told if told else found.created == self._job.created
+        if not same:
+            name = self._job.name
+            raise NoSuchJob(
+                f"{name} was deleted, and a later job has its name.",
+                f'ciao_kernel.job("{name}") returns the later one.',
+            )
