@@ -13,7 +13,6 @@ import inspect
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.side_requests import AnsweringKernel
+from ciao_kernel.jupyter.signal_wakeup import SignalWakeup
 
 if TYPE_CHECKING:
     from ciao_kernel.jupyter.cell_console import CellConsole
@@ -51,7 +51,7 @@ class CiaoKernel(AnsweringKernel):
         self._cells = RunningCells(self._on_sigterm)
         self._shutdown_tasks: list[asyncio.Task[None]] = []
         self._numbering = threading.Lock()
-        self._wakeup_sockets: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup = SignalWakeup()
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property
@@ -225,30 +225,12 @@ class CiaoKernel(AnsweringKernel):
     # ------------------------------------------------------------------ interrupt and end
 
     def start(self) -> None:
-        """Start the kernel, and let signals wake its event loop.
-
-        ipykernel's handler for an awaiting cell schedules a callback, but the loop sleeps in
-        select() until the next timer fires: `await asyncio.sleep(20)` would be interrupted
-        after 20 seconds.
-        """
+        """Start the kernel, and let signals wake its event loop."""
         super().start()
         if threading.current_thread() is threading.main_thread():
             # ipykernel ignores an interrupt that comes just before its cell.
             self._cells.store_interrupts()
-        reader, writer = socket.socketpair()
-        reader.setblocking(False)
-        writer.setblocking(False)
-        self._wakeup_sockets = (reader, writer)
-        self._wake_on_signals()
-        self.io_loop.add_handler(reader, lambda *_: reader.recv(4096), self.io_loop.READ)
-
-    def _wake_on_signals(self) -> None:
-        sockets = self._wakeup_sockets
-        if sockets is not None and threading.current_thread() is threading.main_thread():
-            other = signal.set_wakeup_fd(sockets[1].fileno(), warn_on_full_buffer=False)
-            if other not in (-1, sockets[1].fileno()):
-                # Keep the one of the user's `loop.add_signal_handler`, which also wakes the loop.
-                signal.set_wakeup_fd(other)
+        self._wakeup.start(self.io_loop)
 
     def pre_handler_hook(self) -> None:
         """Set the SIGINT handler for the request that begins now."""
@@ -259,7 +241,7 @@ class CiaoKernel(AnsweringKernel):
         # This replaces ipykernel's handler, which raises KeyboardInterrupt: no reply would be
         # sent if it were raised before do_execute, and within this hook it would end the kernel.
         self.saved_sigint_handler = self._cells.collect_interrupts(header.get("date"))
-        self._wake_on_signals()
+        self._wakeup.renew()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Interrupt by message; this also stops jobs on subshells, which SIGINT never reaches."""
