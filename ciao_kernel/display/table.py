@@ -6,11 +6,12 @@ Renderers call :meth:`Table.rows` and draw the rows; this module draws nothing.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.display import usage_cells
+from ciao_kernel.display.line_rate import LineRate
 from ciao_kernel.display.lines import plain
 from ciao_kernel.display.plotting import progress_of
 from ciao_kernel.display.usage_cells import UsageCells
@@ -117,8 +118,8 @@ class Table:
         self._progress = progress_of(job, clock)
         self._last: dict[Replica, bytes] = {}
         self._usage = UsageCells(job, wanted=usage)
-        self._rates: dict[Replica, _Rate] = {}
-        self._drawn: list[_Rate] = []
+        self._rates: dict[Replica, LineRate] = {}
+        self._drawn: list[LineRate] = []
         """Rates of the rows that were drawn last."""
         self._grows = False
         """Whether a row that was drawn last shows a time that still grows."""
@@ -236,8 +237,8 @@ class Table:
     def _has_succeeded(self) -> bool:
         return self.status is not None and self.status.state is State.SUCCEEDED
 
-    def _rate(self, replica: Replica) -> _Rate:
-        return self._rates.setdefault(replica, _Rate(self._clock))
+    def _rate(self, replica: Replica) -> LineRate:
+        return self._rates.setdefault(replica, LineRate(self._clock))
 
     def _row(self, one: ReplicaStatus) -> Row:
         last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
@@ -275,43 +276,6 @@ def _sums(replicas: Iterable[ReplicaStatus]) -> str:
     """Return how many replicas are in each state: ``2 Failed, 998 Running``."""
     counts = Counter(one.state for one in replicas)
     return ", ".join(f"{counts[state]:,} {state}" for state in _ORDER if counts[state])
-
-
-class _Rate:
-    """Lines per second over the last few seconds."""
-
-    _SPAN = 3.0
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def add(self, lines: int) -> None:
-        now = self._forget()
-        if lines:
-            if self._marks and now - self._marks[-1][0] < 0.1:
-                self._marks[-1] = (self._marks[-1][0], self._marks[-1][1] + lines)
-            else:
-                self._marks.append((now, lines))
-
-    def value(self) -> float:
-        now = self._forget()
-        if not self._marks:
-            return 0.0
-        span = max(0.5, min(self._SPAN, now - self._marks[0][0]))
-        return sum(lines for _, lines in self._marks) / span
-
-    @property
-    def is_changing(self) -> bool:
-        """Return whether some counted lines will soon be too old."""
-        return bool(self._marks)
-
-    def _forget(self) -> float:
-        """Drop lines that are too old, even if nobody asks for the rate; return the time."""
-        now = self._clock()
-        while self._marks and now - self._marks[0][0] > self._SPAN:
-            self._marks.popleft()
-        return now
 
 
 def _why(one: ReplicaStatus) -> str:
