@@ -18,6 +18,7 @@ import pytest
 from ciao_kernel.backends.kubernetes import (
     current_status,
     job_metadata,
+    job_watches,
     output_sidecar,
     sidecars,
 )
@@ -262,6 +263,7 @@ class Server:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LAST_WORDS", LAST_WORDS)
     monkeypatch.setattr(module, "_TICK", 0.05)
+    monkeypatch.setattr(job_watches, "_PAUSE", 0.05)
     monkeypatch.setattr(current_status, "_TOGETHER", 0.05)
     monkeypatch.setattr(sidecars, "PATIENCE", 0.05)
 
@@ -486,7 +488,7 @@ def test_a_server_that_refuses_for_a_moment(server: Server, tmp_path: Path) -> N
 def test_a_server_that_refuses_for_good(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_DENIED", 0.1)
+    monkeypatch.setattr(job_watches, "_DENIED", 0.1)
 
     def end() -> None:
         server.faults[LISTS] = lambda: 403
