@@ -58,6 +58,7 @@ def ended(code: int, reason: str = "Error") -> dict[str, Any]:
 def test_a_pod(item: dict[str, Any], state: State, code: int | None, reason: str) -> None:
     one = status.of_pod(item, WORKER)
     assert (one.state, one.exit_code, one.reason) == (state, code, reason)
+    assert (one.replica, one.node, one.restarts, one.last_exit) == (WORKER, "", 0, None)
 
 
 CREATED, STARTED, FINISHED = (status.stamp(f"2026-11-21T10:00:0{n}Z") for n in (0, 1, 5))
@@ -86,13 +87,21 @@ def test_a_pod_that_succeeded_needs_no_container_to_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "state"), [("Never", State.FAILED), ("OnFailure", State.PENDING)]
+    ("policy", "code", "state"),
+    [
+        ("Never", 0, State.SUCCEEDED),
+        ("Never", 3, State.FAILED),
+        ("OnFailure", 0, State.SUCCEEDED),
+        ("OnFailure", 3, State.PENDING),
+        ("Always", 0, State.PENDING),
+        ("Always", 3, State.PENDING),
+    ],
 )
 def test_a_program_has_ended_for_good_where_nobody_starts_it_again(
-    policy: str, state: State
+    policy: str, code: int, state: State
 ) -> None:
     """The phase of its pod says so late, or not at all while another container runs."""
-    item = pod("Running", ended(3)) | {"spec": {"restartPolicy": policy}}
+    item = pod("Running", ended(code)) | {"spec": {"restartPolicy": policy}}
     assert status.of_pod(item, WORKER).state is state
 
 
