@@ -1328,6 +1328,32 @@ def test_a_log_that_is_removed_next_is_not_named() -> None:
     assert (removed.message, removed.hint) == ("worker-0 ended with exit code 1.", "")
 
 
+def test_a_verdict_takes_all_that_is_known_into_account(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").touch()
+    variables = {"rows": [1]}
+
+    def hint(said: str, reason: str = "", job: Job = JOB) -> str:
+        one = ReplicaStatus(replica("worker-0"), State.FAILED, 0.0, 1, reason=reason)
+        status = Status(State.FAILED, (one,), decided_by=one.replica)
+        tails = {one.replica: VICTIM.format(said).encode()} if said else {}
+        found = judge(
+            job,
+            status,
+            tails,
+            tmp_path,
+            lambda _: "its logs",
+            variables,
+            lambda who: f"{who} grew.",
+        )
+        assert isinstance(found, JobFailed)
+        assert found.job == "mnist"
+        return found.hint
+
+    assert "%files=data.csv" in hint("E: [Errno 2] No such file or directory: 'data.csv'")
+    assert "%input=rows" in hint("NameError: name 'rows' is not defined")
+    assert hint("", "OOMKilled", ON_CLUSTER) == "worker-0 grew."
+
+
 # ------------------------------------------------------------------------------ hostile text
 
 
