@@ -1,4 +1,4 @@
-"""Prepares the job of a cell: selects who runs it, makes its plan, and checks what can be checked.
+"""Prepares the job of a cell: selects its builder, makes its plan, and checks what can be checked.
 
 Nothing exists until all of it has passed.
 """
@@ -28,12 +28,14 @@ class Prepared(NamedTuple):
 
     plan: Plan
     backend: Backend
+    """Runs it: the one that was selected, or that of replicas which ``%warm`` keeps."""
     builder: Builder
 
 
 async def prepare(
     parsed: Parsed,
     program: Program,
+    backend: Backend,
     front: FrontEnd,
     registry: Registry,
     owner: Owner,
@@ -45,10 +47,11 @@ async def prepare(
     Args:
         parsed: The cell or file.
         program: Where the program is and how it starts.
+        backend: Runs the job.
         front: Receives notices.
         registry: Finds plug-ins.
         owner: Owner of the job.
-        settings: The default backend and builder, and whether replicas can be inspected.
+        settings: The default builder, and whether replicas can be inspected.
         warm: Keeps replicas for later cells; None if no later cell comes.
 
     Raises:
@@ -56,8 +59,6 @@ async def prepare(
         EnvironmentFault: This machine cannot run it.
     """
     spec = parsed.spec
-    planning.check_outputs(spec)
-    backend = selection.backend(spec.backend, registry, settings)
     builder = selection.builder(spec, backend, registry, settings)
     if spec.warm is not None:
         from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it

@@ -184,7 +184,7 @@ class Session:
         )
 
     async def _run(self, parsed: Parsed, program: Program, front: FrontEnd) -> JobResult | None:
-        from ciao_kernel.session import job_record, preparation
+        from ciao_kernel.session import job_record, planning, preparation
 
         spec = parsed.spec
         for note in parsed.notes:
@@ -195,8 +195,10 @@ class Session:
                 "Write %cleanPolicy=running.",
                 directive="output",
             )
+        planning.check_outputs(spec)
+        chosen = self.backend(spec.backend)
         plan, backend, builder = await preparation.prepare(
-            parsed, program, front, self.registry, self._owner, self.settings, self.warm
+            parsed, program, chosen, front, self.registry, self._owner, self.settings, self.warm
         )
         if spec.dryrun:
             text = await backend.preview(plan, builder)
