@@ -147,6 +147,11 @@ def test_codes_above_128_are_signals_as_a_shell_tells_them(code: int, shown: int
     assert status.of_pod(pod("Failed", ended(code)), WORKER).exit_code == shown
 
 
+def test_an_exit_code_that_is_no_number_is_unknown() -> None:
+    one = status.of_pod(pod("Failed", {"terminated": {"exitCode": "3"}}), WORKER)
+    assert (one.state, one.exit_code) == (State.FAILED, None)
+
+
 @pytest.mark.parametrize("reason", ["OOMKilled", "ContainerStatusUnknown", "StartError"])
 def test_a_containers_own_reason_is_told(reason: str) -> None:
     assert status.of_pod(pod("Failed", ended(128, reason)), WORKER).reason == reason
@@ -201,7 +206,7 @@ def test_a_program_is_stopped_if_a_signal_ends_it_after_its_pod_was_deleted(
     phase: str, code: int, reason: str, second: int, grace: int | None, state: State
 ) -> None:
     one = status.of_pod(leaving(pod(phase, ended(code, reason)), second, grace), WORKER)
-    assert one.state is state
+    assert (one.state, one.since) == (state, FINISHED)
     assert (one.reason == status.DELETED) == (state is State.STOPPED)
 
 
@@ -496,6 +501,8 @@ def test_an_eviction_after_the_programs_end_is_not_its_reason() -> None:
     item["status"]["conditions"][0]["lastTransitionTime"] = "2036-01-01T00:00:00Z"
     assert at < "2036"
     assert status.of_pod(item, WORKER).reason == ""
+    item["status"]["conditions"][0]["lastTransitionTime"] = at  # times are whole seconds
+    assert status.of_pod(item, WORKER).reason != ""
 
 
 @pytest.mark.parametrize("reason", ["TerminationByKubelet", "New", ""])
