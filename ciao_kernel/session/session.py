@@ -206,7 +206,9 @@ class Session:
             front.show(text)
             return None
         record = await asyncio.to_thread(job_record.of, plan, self.registry.table)
-        return await self._start(plan, record, backend, builder, front)
+        end = self._start(plan, record, backend, builder, front)
+        del plan, record  # The variables in it may be large, and the job may take days.
+        return await end
 
     async def _start(
         self,
@@ -230,7 +232,7 @@ class Session:
         # The job exists: from here on an interrupt must reach it, so nothing is waited for that
         # does not stop it.
         keeping = start_background(asyncio.to_thread(job_record.keep, record, job))
-        del plan, record  # The variables in it may be large, and the job may take days.
+        del plan, record  # as those who call this do
         _log.info(
             "%s is submitted to %s: %s, %d replicas, in %s",
             job.name,
@@ -301,11 +303,14 @@ class Session:
             if inspection.has_files(plan.source):
                 passed_over = await why_passed_over(plan.spec, backend, self.settings, console)
                 wait, kept_for = self.settings.debug_wait, plan.spec.on_error
-                source = inspection.with_files(plan.source, passed_over, wait, kept_for)
-                plan = replace(plan, source=source)
-            return await self._start(
-                plan, record, backend, builder, FrontEnd(display, None, console)
-            )
+                plan = replace(
+                    plan,
+                    source=inspection.with_files(plan.source, passed_over, wait, kept_for),
+                )
+            front = FrontEnd(display, None, console)
+            end = self._start(plan, record, backend, builder, front)
+            del plan, record
+            return await end
 
     async def _run_to_end(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import Event, Job, Owner, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import HERE, Where
+from ciao_kernel.model.source import SourceFile
 from ciao_kernel.plugins import Plan
 from ciao_kernel.session.following import Following
 from ciao_kernel.session.plugin_registry import Registry
@@ -327,22 +329,29 @@ class Submits(Slow):
         return replace(JOB, folder=str(self.folder))
 
 
-def interrupted(cell: str, folder: Path) -> tuple[Submits, Recorder]:
-    """Run a cell that is interrupted as soon as its job exists."""
-    backend, display = Submits(folder / "job"), Recorder()
+def run(backend: Submits, cell: str, folder: Path) -> tuple[bool, Recorder]:
+    """Run a cell, and return whether it was cancelled."""
+    display = Recorder()
 
     class Chosen(Session):
         def backend(self, asked: str | None) -> Any:
             return backend
 
-    async def main() -> None:
+    async def main() -> bool:
         session = Chosen(Registry({}), Owner("a test"), Settings(builder="folder"))
         running = asyncio.ensure_future(session.run(cell, display, folder))
         await asyncio.wait({running})
         await background.wait_until_idle(20)
-        assert running.cancelled()
+        return running.cancelled()
 
-    asyncio.run(main())
+    return asyncio.run(main()), display
+
+
+def interrupted(cell: str, folder: Path) -> tuple[Submits, Recorder]:
+    """Run a cell that is interrupted as soon as its job exists."""
+    backend = Submits(folder / "job")
+    cancelled, display = run(backend, cell, folder)
+    assert cancelled
     return backend, display
 
 
@@ -358,3 +367,28 @@ def test_an_interrupt_as_soon_as_a_detached_job_exists_leaves_it_and_the_cell_sa
     backend, display = interrupted("%framework=tensorflow\n%detach\nprint()\n", tmp_path)
     assert "stopped" not in backend.said
     assert f"{JOB.name} runs in the background." in display.notices
+
+
+def test_the_files_of_a_job_are_not_kept_in_memory_while_it_runs(tmp_path: Path) -> None:
+    """Values of %input may be large, and the job may take days."""
+
+    class Looks(Submits):
+        async def submit(self, *_: Any, outlive: bool) -> Job:
+            return replace(JOB, folder=str(self.folder))
+
+        async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+            for _ in range(100):  # its record is being written
+                await asyncio.sleep(0.05)
+                if not held():
+                    break
+            self.said.append("still held" if held() else "dropped")
+            yield Status(State.SUCCEEDED, (), time.time(), settled=True)
+
+    def held() -> bool:
+        gc.collect()
+        sent = [one for one in gc.get_objects() if isinstance(one, SourceFile)]
+        return any(b"print('large')" in (one.data or b"") for one in sent)
+
+    backend = Looks(tmp_path / "job")
+    run(backend, "%framework=tensorflow\nprint('large')\n", tmp_path)
+    assert backend.said == ["dropped"]
