@@ -217,7 +217,7 @@ def _reason(pod: Manifest, over: Manifest) -> str:
     if evicted := _words(pod) or disruption(pod, ended):
         return evicted
     reason = str(over.get("reason") or "")
-    return "" if reason in ("Completed", "Error") else reason
+    return "" if reason == "Error" else reason  # of any program that fails
 
 
 def program(pod: Manifest) -> list[Manifest]:

@@ -1198,7 +1198,9 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
         ("", "pull access denied for x", "IMAGE`. %imagePullSecret=NAME names a Secret"),
         ("%image=x\n", "x: not found", "Correct %image, or make the image available"),
         ("%image=x\n", "x: not found", "%imagePullSecret=NAME"),
+        ("%worker=1;%image=x\n", "x: not found", "Correct %image,"),
         ("%packages=einops\n%image=x\n", "x: not found", "The image was built for this cell;"),
+        ("%packages=einops==0.8\n", "x: not found", "The image was built for this cell;"),
         ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "names no %image"),
     ],
 )

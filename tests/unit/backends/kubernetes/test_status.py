@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes.apis import operator_v1
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import trimmed
 from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.plugins import DEFAULT_CONTAINER
 
@@ -247,6 +248,8 @@ INIT = {"name": "fetch", "state": {"running": {}}}
         ({"initContainerStatuses": [INIT], "containerStatuses": [
             {"name": "c", "state": {"waiting": {"reason": "PodInitializing"}}}]}, "",
          "its init container fetch runs"),
+        ({"containerStatuses": [{"name": "c", "state": {"waiting": {"message": "no reason"}}}]},
+         "", ""),
         # What keeps a container is said though another one is well.
         ({"containerStatuses": [
             {"name": "a", "state": ended(3)},
@@ -290,6 +293,7 @@ UP = {"running": {}}
         ({"mesh": UP}, CREATING, "", ""),
         ({"mesh": UP, "fetch": UP}, CREATING, "", "its init container fetch runs"),
         ({"late": UP}, CREATING, "", "its sidecar late is starting"),
+        ({"late": ended(1)}, CREATING, "", ""),
     ],
 )  # fmt: skip
 def test_a_native_sidecar_hides_no_reason(
@@ -353,6 +357,32 @@ def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_times_are_the_servers_wherever_this_machine_is() -> None:
     assert status.text(CREATED + 0.25) == "2026-11-21T10:00:00.250000Z"
     assert status.stamp("2026-11-21T10:00:00Z") == CREATED
+
+
+def test_times_of_a_status_are_by_this_machines_clock() -> None:
+    clock = ServerClock(lambda: 1000.0)
+    clock.ahead = 300
+    replicas = (ReplicaStatus(WORKER, State.RUNNING, 1310.0), ReplicaStatus(Replica("ps", 0)))
+    now = status.at_local_time(Status(State.RUNNING, replicas, 1320.0), clock)
+    assert (now.state, now.since) == (State.RUNNING, 1020.0)
+    assert [one.replica for one in now.replicas] == [WORKER, Replica("ps", 0)]
+    assert [one.since for one in now.replicas] == [1010.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ([{"terminated": {"message": "a result"}}], "a result"),
+        ([{"terminated": {"exitCode": 0}}], ""),
+        ([{"terminated": {"message": 7}}, {"terminated": {"message": "a result"}}], "a result"),
+        ([RUNNING], ""),
+        ([], ""),
+    ],
+)
+def test_the_last_words_of_a_program(states: list[Any], words: str) -> None:
+    item = pod("Running")
+    item["status"]["containerStatuses"] = [{"name": "a", "state": one} for one in states]
+    assert status.last_words(item) == words
 
 
 def job(*conditions: str, **more: Any) -> dict[str, Any]:
