@@ -11,24 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ciao_kernel.delivery.held_file import open_checked
-from ciao_kernel.delivery.warm import ahead
+from ciao_kernel.delivery.warm import agent_program, ahead
+from ciao_kernel.delivery.warm.agent.zygotes import ZYGOTE
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.model.spec import OUTPUT_FOLDER
 
-AGENT, _ZYGOTE = "ciao_warm_agent.py", "ciao_warm_zygote.py"
+AGENT = "ciao_warm_agent.py"
 _MOST = 32 << 20
 """Bytes of a run's files: they are part of a command."""
 
 
 def agent() -> Source:
     """Return the agent as the program of a job."""
-    folder = Path(__file__).parent
-    return Source(
-        _file(AGENT, (folder / "agent.py").read_bytes()),
-        (_file(_ZYGOTE, (folder / "zygote.py").read_bytes()),),
-    )
+    zygote = Path(__file__).with_name("zygote.py").read_bytes()
+    return Source(_file(AGENT, agent_program.text().encode()), (_file(ZYGOTE, zygote),))
 
 
 def _file(path: str, data: bytes) -> SourceFile:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import output_keeper, replica_files, warm
+from ciao_kernel.delivery import output_keeper, replica_files
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
+from ciao_kernel.delivery.warm import sending
 from ciao_kernel.delivery.warm.marks import MarkReader
 
 NONCE = "0123456789abcdef"
@@ -28,9 +29,8 @@ class Replica:
     """An agent below this test, and what its output says."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        code = Path(warm.__file__).parent
-        shutil.copy(code / "agent.py", folder / "ciao_warm_agent.py")
-        shutil.copy(code / "zygote.py", folder / "ciao_warm_zygote.py")
+        for file in sending.agent().all():
+            (folder / file.path).write_bytes(file.data or b"")
         (folder / ".ciao").mkdir()
         for module, name in ((output_keeper, "output_keeper"), (replica_files, "replica_files")):
             shutil.copy(module.__file__, folder / ".ciao" / f"ciao_{name}.py")
@@ -41,7 +41,7 @@ class Replica:
             "host": "127.0.0.1", **settings,
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, "-u", str(folder / "ciao_warm_agent.py")],
+            [sys.executable, "-u", str(folder / sending.AGENT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -33,12 +33,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Replica]]:
 
 
 def asleep(replica: Replica) -> None:
-    """Stop the agent, and wait until its process has stopped."""
+    """Stop the agent, and wait until its process has stopped; one that has ended fails the test."""
     os.kill(replica.process.pid, signal.SIGSTOP)
-    while (
-        Path(f"/proc/{replica.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T"
-    ):
-        time.sleep(0.01)
+    what = os.WSTOPPED | os.WEXITED | os.WNOWAIT  # its end is left to whoever waits for it
+    found = os.waitid(os.P_PID, replica.process.pid, what)
+    assert found is not None
+    assert (found.si_code, found.si_status) == (os.CLD_STOPPED, signal.SIGSTOP), replica.parts
 
 
 def test_an_agent_that_slept_past_its_lease_reads_what_came_meanwhile(

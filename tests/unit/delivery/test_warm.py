@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import sys
 import tarfile
 from base64 import b64decode
+from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.warm import ahead, marks, sending
+from ciao_kernel.delivery.warm import agent, agent_program, ahead, marks, sending
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
 
@@ -115,3 +118,42 @@ def test_a_run_has_all_files_and_not_too_many() -> None:
     large = (SourceFile("large.bin", b"", size=40 << 20),)
     with pytest.raises(SpecError, match="at most 32 MiB"):
         sending.pack(Source(SourceFile("cell.py", b"1", size=1), files=large), JobSpec("python"))
+
+
+def test_the_agent_is_one_small_file_of_the_standard_library() -> None:
+    source = sending.agent()
+    assert [file.path for file in source.all()] == ["ciao_warm_agent.py", "ciao_warm_zygote.py"]
+    for file in source.all():
+        text = (file.data or b"").decode()
+        assert file.size == len(text.encode()) < 45_000
+        tree = ast.parse(text, feature_version=(3, 9))
+        used = {
+            name.partition(".")[0]
+            for node in ast.walk(tree)
+            for name in (
+                [one.name for one in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or "."]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert used - sys.stdlib_module_names == set()
+
+
+def test_the_agent_has_all_its_parts_and_no_name_twice() -> None:
+    folder = Path(agent.__file__).parent
+    assert {one.stem for one in folder.glob("*.py")} == {"__init__", *agent_program.PARTS}
+    names = [
+        name
+        for node in ast.parse(agent_program.text()).body
+        for name in (
+            [node.name]
+            if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            else [one.id for one in node.targets if isinstance(one, ast.Name)]
+            if isinstance(node, ast.Assign)
+            else []
+        )
+    ]
+    assert {"Agent", "Run", "Zygotes", "kill_all"} <= set(names)
+    assert len(names) == len(set(names))

@@ -1,0 +1,39 @@
+"""Whether somebody may still need the replica: its timers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+
+class Need:
+    """Knows when the kernel was last heard, and since when no run is active.
+
+    Args:
+        settings: The times ``idle``, ``lease`` and ``runLease``, in seconds.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._idle: float = settings["idle"]
+        self._lease: float = settings["lease"]
+        self._run_lease: float = settings["runLease"]
+        self._heard = self._quiet_since = time.monotonic()
+
+    def hear(self, ask: dict[str, Any]) -> None:
+        """Note that the kernel has sent a command; one that starts a run brings its own time."""
+        self._heard = time.monotonic()
+        self._idle = ask.get("idle", self._idle)
+
+    def rest(self) -> None:
+        """Note that a run has just ended."""
+        self._quiet_since = time.monotonic()
+
+    def is_kernel_gone(self) -> bool:
+        """Return whether the kernel was silent too long at the end of a run."""
+        return time.monotonic() - self._heard > self._run_lease
+
+    def over(self, now: float) -> str:
+        """Return why nobody needs this replica any more; "" if somebody may."""
+        if now - self._quiet_since > self._idle:
+            return "idle"
+        return "the kernel is gone" if now - self._heard > self._lease else ""
