@@ -39,12 +39,8 @@ from ciao_kernel.session.warm.pool import WarmPool
 from ciao_kernel.session.warm.room import submit_after_others
 from ciao_kernel.session.warm.run import Run
 
-LEASE = 300.0
-"""Seconds without a word of the kernel after which idle replicas on a cluster end.
-
-A long plain cell blocks the kernel's loop, so it is long; a shorter ``%warm`` ends them earlier."""
-_RUN_LEASE = 90.0
-"""The same at the end of a run, whose cell keeps the loop running."""
+_FOR_EVER = 10.0**9
+"""On this machine replicas end with their kernel's supervisor."""
 _ROOT = "/tmp/ciao-warm"
 _BUSY = 30.0
 """Seconds after the grace period of the job in which the processes of an interrupted run must have
@@ -127,6 +123,10 @@ class WarmBackend:
             await parked.close()
             self._pool.keep(None)
             parked, ends = None, True
+        elif parked is None and (ended := self._pool.take_ended()):
+            emit(Notice(f"{ended.farewell}; new ones start"))
+            ended.let_go()
+            ends = not ended.over
         if parked is None:
             nonce = secrets.token_hex(8)
             new = self._plan(plan, packed, nonce)
@@ -139,6 +139,7 @@ class WarmBackend:
                 nonce,
                 grace=self._settings.grace(plan.spec.grace),
                 linger=self._settings.linger,
+                lease=self._lease,
             )
             self._pool.keep(parked)
         number = parked.runs + 1
@@ -199,8 +200,8 @@ class WarmBackend:
             "nonce": nonce,
             # Until the first run others may still wait for a node; each run brings its own time.
             "idle": self._settings.warm_most,
-            "lease": LEASE if not self._keeps_runs else 10**9,
-            "runLease": _RUN_LEASE,
+            "lease": self._lease,
+            "runLease": (self._pool or WarmPool()).run_lease,
             "grace": self._settings.grace(plan.spec.grace),
             "keep": self._keeps_runs,
             "oom": not self._keeps_runs,
@@ -223,6 +224,11 @@ class WarmBackend:
         wanted = ("value",) if self._keeps_runs else ("value", OUTPUT_FOLDER)
         source = results.with_files(source, replace(plan.spec, outputs=wanted))
         return replace(plan, spec=spec, framework=framework.warm(plan.framework), source=source)
+
+    @property
+    def _lease(self) -> float:
+        """Seconds without a word of the kernel after which idle replicas end."""
+        return _FOR_EVER if self._keeps_runs else (self._pool or WarmPool()).lease
 
     async def _way_back(self, plan: Plan) -> WayBack | None:
         """Return how the files of a run come back; None if there are none, or they are here."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -18,9 +16,10 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import BackendError, CiaoError, JobLost
-from ciao_kernel.model import Address, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.model import Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
-from ciao_kernel.session.warm.command import command
+from ciao_kernel.session.warm.expiry import Expiry
+from ciao_kernel.session.warm.feeder import Feeder
 from ciao_kernel.session.warm.key import Key
 from ciao_kernel.session.warm.logs import keep_values
 from ciao_kernel.session.warm.run import Run
@@ -28,9 +27,6 @@ from ciao_kernel.session.warm.run import Run
 _log = logging.getLogger(__name__)
 
 _PING = 20.0
-_REPEAT = 2.0
-"""Seconds after which a command is sent again to a replica that has not confirmed it."""
-_TRIES = 15
 _ENDING = 15.0
 """Seconds after the grace period in which a stopped run must have ended."""
 _BEHIND = 0.01
@@ -49,17 +45,24 @@ class Parked:
         nonce: Distinguishes its markers.
         grace: Seconds from SIGTERM to SIGKILL.
         linger: Seconds for other workers after the deciding one has succeeded.
+        lease: Seconds without a word of the kernel after which idle replicas end.
     """
 
     def __init__(
-        self, job: Job, backend: Backend, key: Key, nonce: str, *, grace: float, linger: float
+        self,
+        job: Job,
+        backend: Backend,
+        key: Key,
+        nonce: str,
+        *,
+        grace: float,
+        linger: float,
+        lease: float,
     ) -> None:
         assert isinstance(backend, Feeding)
         self.job, self.key = job, key
         self.loop = asyncio.get_running_loop()
         self.runs = 0
-        self.idle_since = time.time()
-        self.seconds = 0
         self.over = False
         self._told = False
         self.run: Run | None = None
@@ -67,6 +70,8 @@ class Parked:
         """The last status of the job."""
         self._backend: Backend = backend
         self._feeding: Feeding = backend
+        self._expiry = Expiry(lease)
+        self._feeder = Feeder(job, backend, grace)
         self._grace, self._linger = grace, linger
         self._readers = {one: MarkReader(nonce) for one in job.replicas}
         self._ready: dict[Replica, dict[str, Any]] = {}
@@ -77,7 +82,7 @@ class Parked:
         self._linger_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._start(self._follow())
-        self._start(self._ping())
+        self._start(self._ping(min(_PING, lease / 3)))
 
     @property
     def grace(self) -> float:
@@ -87,7 +92,13 @@ class Parked:
     @property
     def expires(self) -> float:
         """Time at which the replicas end by themselves if no run begins."""
-        return self.idle_since + self.seconds
+        return self._expiry.at
+
+    @property
+    def farewell(self) -> str:
+        """The sentence that the replicas have ended, without its full stop."""
+        why = self._expiry.why(over=self.over)
+        return f"the warm replicas of {self.job.name} have ended{why}"
 
     @property
     def memory(self) -> int:
@@ -101,7 +112,8 @@ class Parked:
 
     def begin(self, run: Run) -> None:
         """Start a run as soon as all replicas are ready."""
-        self.run, self.runs, self.seconds = run, run.number, run.plan.spec.warm or 0
+        self.run, self.runs = run, run.number
+        self._expiry.begin(run.plan.spec.warm or 0)
         if self._last is not None:
             run.locate(self._last)
         self._send_when_ready()
@@ -121,7 +133,7 @@ class Parked:
             return
         if self._bringing is not None:
             self._bringing.cancel()
-        self._start(self._stop_replicas(run, lambda: run.active))
+        self._stop_replicas(run, lambda: run.active)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace + _ENDING):
                 await run.over.wait()
@@ -132,9 +144,12 @@ class Parked:
         """End the replicas; an active run is left as an ordinary job."""
         if self.over or self.run is not None:
             return
-        await asyncio.gather(
-            *(self._send(one, {"op": "bye"}) for one in self.job.replicas), return_exceptions=True
-        )
+        await self._feeder.send_bye()
+
+    def let_go(self) -> None:
+        """Tell replicas that nobody needs them, if they should still be there."""
+        if not self.over:
+            self._start(self._feeder.send_bye())
 
     async def close(self) -> None:
         """Stop following the job, and wait until nothing of that is open any more."""
@@ -271,6 +286,7 @@ class Parked:
 
     def _hear_marker(self, replica: Replica, marker: dict[str, Any]) -> None:
         what, run = marker.get("ev"), self.run
+        self._expiry.hear(marker)
         if self.over:
             return  # the job ends; no run is in it any more
         if what == "ready":
@@ -284,7 +300,7 @@ class Parked:
             if run is not None and run.number == marker["id"]:
                 run.begin(replica)
                 if run.state.over:  # stopped before this replica had the command
-                    self._start(self._stop_replicas(run, lambda: run.not_ended))
+                    self._stop_replicas(run, lambda: run.not_ended)
         elif what == "end":
             self._inside.pop(replica, None)
             self._memory[replica] = int(marker.get("memory", 0))
@@ -327,8 +343,8 @@ class Parked:
         self._bringing = None
         if run.over.is_set():
             return  # with its replicas
-        self.idle_since = time.time()
-        if run.number == 1 and run.state is not State.STOPPED:
+        self._expiry.rest()
+        if run.number == 1 and run.state is not State.STOPPED and not self._expiry.said:
             run.show(
                 Notice(
                     f"the replicas of {self.job.name} stay warm: the next run with this header "
@@ -351,12 +367,12 @@ class Parked:
     def _end_others(self, run: Run) -> None:
         """End the other replicas of a run that is decided."""
         if run.state is State.SUCCEEDED:
-            self._start(self._stop_replicas(run, lambda: run.only_endless))
+            self._stop_replicas(run, lambda: run.only_endless)
             self._linger_timer = self.loop.call_later(
-                self._linger, lambda: self._start(self._stop_replicas(run, lambda: run.not_ended))
+                self._linger, lambda: self._stop_replicas(run, lambda: run.not_ended)
             )
         else:
-            self._start(self._stop_replicas(run, lambda: run.not_ended))
+            self._stop_replicas(run, lambda: run.not_ended)
 
     # --------------------------------------------------------------------------- what is sent
 
@@ -368,64 +384,21 @@ class Parked:
         self._start(self._send_run(run))
 
     async def _send_run(self, run: Run) -> None:
-        """Send a run to all replicas, again and again until each has confirmed it."""
-        addresses = {
-            one: Address(self._ready[one]["host"], self._ready[one]["port"])
-            for one in self.job.replicas
-        }
-        made = functools.partial(
-            command, run, addresses, self.job.workdir, here=self._feeding.keeps_runs
-        )
-        if doubt := run.packed.doubt:
-            run.show(Notice(f"this run starts a fresh interpreter: {doubt}"))
-        fault: BackendError | None = None
-        for _ in range(_TRIES):
-            waiting = run.not_begun
-            answers = await asyncio.gather(
-                *(self._send(one, made(one)) for one in waiting), return_exceptions=True
-            )
-            faults = [one for one in answers if isinstance(one, BackendError)]
-            others = [one for one in answers if isinstance(one, BaseException)]
-            fault = faults[0] if faults else None
-            if others and not faults:
-                run.fail(others[0])
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REPEAT):
-                    await run.over.wait()
-                    return
-            if not run.not_begun:
-                return
-        names = ", ".join(map(str, run.not_begun))
-        why = fault.message if fault else "they do not answer."
-        text = f"the run could not be started in {names}: {why}"
-        run.fail(BackendError(text, "The replicas are ended; run the cell again."))
-        await self._end_job("a run could not be started")
+        fault = await self._feeder.start(run, self._ready)
+        if fault is not None:
+            run.fail(fault)
+            if isinstance(fault, BackendError):
+                await self._end_job("a run could not be started")
 
-    async def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
-        """Stop a run in some replicas, again until it has ended there."""
-        stop = {"op": "stop", "id": run.number, "grace": self._grace, "drop": run.dropped}
-        for _ in range(_TRIES):
-            if not (left := replicas()):
-                return
-            await asyncio.gather(*(self._send(one, stop) for one in left), return_exceptions=True)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REPEAT):
-                    await run.over.wait()
-                    return
-
-    async def _send(self, replica: Replica, what: dict[str, Any]) -> None:
-        # A line feed first: an earlier connection may have ended within a command.
-        data = b"\n" + json.dumps(what, separators=(",", ":")).encode() + b"\n"
-        await self._feeding.send(self.job, replica, data)
-
-    async def _ping(self) -> None:
+    async def _ping(self, pause: float) -> None:
         while True:
-            await asyncio.sleep(_PING)
-            pings = (self._send(one, {"op": "ping"}) for one in list(self._ready))
-            for result in await asyncio.gather(*pings, return_exceptions=True):
-                if isinstance(result, Exception):
-                    _log.debug("a ping of %s failed: %r", self.job.name, result)
+            await asyncio.sleep(pause)
+            sent = time.time()
+            if await self._feeder.ping(list(self._ready)):
+                self._expiry.reach(sent, running=self.run is not None)
+
+    def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
+        self._start(self._feeder.stop(run, replicas))
 
     def _start(self, work: Any) -> asyncio.Task[Any]:
         """Start a task that neither a cell's end nor a shutdown waits for."""

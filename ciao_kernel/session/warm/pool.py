@@ -18,15 +18,28 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LEASE = 300.0
+"""Seconds without a word of the kernel after which idle replicas on a cluster end.
+
+A long plain cell blocks the kernel's loop, so it is long; a shorter ``%warm`` ends them earlier."""
+RUN_LEASE = 90.0
+"""The same at the end of a run, whose cell keeps the loop running."""
 _MARGIN = 2.0
 """Seconds before the end of idle replicas in which no run begins in them any more."""
 
 
 class WarmPool:
-    """Keeps the replicas of a kernel."""
+    """Keeps the replicas of a kernel.
 
-    def __init__(self) -> None:
+    Args:
+        lease: Seconds without a word of the kernel after which idle replicas on a cluster end.
+        run_lease: The same at the end of a run.
+    """
+
+    def __init__(self, lease: float = LEASE, run_lease: float = RUN_LEASE) -> None:
+        self.lease, self.run_lease = lease, run_lease
         self._parked: Parked | None = None
+        self._ended: Parked | None = None
 
     @property
     def parked(self) -> Parked | None:
@@ -34,8 +47,13 @@ class WarmPool:
         parked = self._parked
         ends = parked is not None and parked.run is None and time.time() > parked.expires - _MARGIN
         if parked is not None and (parked.over or ends):
-            self._parked = None
+            self._parked, self._ended = None, parked
         return self._parked
+
+    def take_ended(self) -> Parked | None:
+        """Return the replicas that have ended by themselves since the last cell with %warm."""
+        ended, self._ended = self._ended, None
+        return ended
 
     def keep(self, parked: Parked | None) -> None:
         """Keep other replicas from now on."""

@@ -351,6 +351,10 @@ def test_idle_replicas_end_by_themselves(jobs: Place, kernel: Kernel) -> None:
         await wait(lambda: not jobs.alive())
         second = await jobs.ended(head + WHO, session)
         assert second.error is None
+        assert (
+            f"the warm replicas of {first.job.name} have ended, because no run began in them for "
+            "3s; new ones start"
+        ) in second.display.notices
         assert not zygotes(first) & zygotes(second)
 
     kernel(body)

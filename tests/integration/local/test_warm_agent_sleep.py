@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local.test_warm_agent import Replica
+from tests.integration.local.test_warm_agent import WRITES, Replica
 
 pytestmark = pytest.mark.second("faults")
 LEASE = 1.0
@@ -61,6 +61,38 @@ def test_an_agent_that_slept_past_its_lease_without_a_word_ends(
     time.sleep(LEASE + 0.2)
     replica.process.send_signal(signal.SIGCONT)
     assert replica.wait_for("bye")["why"] == "the kernel is gone"
+    assert replica.process.wait() == 0
+
+
+def test_an_agent_whose_input_was_closed_ends(start: Callable[..., Replica]) -> None:
+    replica = start()
+    replica.run("pass")
+    replica.process.stdin.close()
+    assert replica.wait_for("bye")["why"] == "its input was closed"
+    assert replica.process.wait() == 0
+
+
+def test_a_run_goes_on_without_an_input_and_the_replica_ends_as_its_program(
+    start: Callable[..., Replica],
+) -> None:
+    replica = start()
+    number = replica.start("import time\nprint('up', flush=True)\ntime.sleep(0.5)\nexit(3)")
+    replica.wait_for_line(b"up")
+    replica.process.stdin.close()
+    assert replica.wait_for("end", number)["last"] == "its input was closed"
+    assert replica.process.wait() == 3
+
+
+def test_files_of_a_run_are_given_although_the_kernel_is_gone(
+    start: Callable[..., Replica],
+) -> None:
+    replica = start(runLease=0.2)
+    words = {"way": "log", "words": ["model/"], "limit": 1 << 20}
+    program = "import time\ntime.sleep(0.5)\n" + WRITES.format(1)
+    end, _ = replica.run(program, files=words)
+    assert (end["gives"], end["last"]) == (True, "the kernel is gone")
+    assert replica.wait_for("given", 1)["fault"] == ""
+    assert any(part.get("ev") == "files" for part in replica.parts if isinstance(part, dict))
     assert replica.process.wait() == 0
 
 

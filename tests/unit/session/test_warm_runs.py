@@ -113,8 +113,10 @@ class Replicas:
 class Cell:
     """A cell in replicas of its own, as far as its program has been sent to them."""
 
-    def __init__(self, header: str = HEAD, busy: float = 30.0, **settings: Any) -> None:
-        self.inner, self.pool, self.plan = Replicas(), WarmPool(), plan(header)
+    def __init__(
+        self, header: str = HEAD, busy: float = 30.0, lease: float = 300.0, **settings: Any
+    ) -> None:
+        self.inner, self.pool, self.plan = Replicas(), WarmPool(lease), plan(header)
         self.backend = WarmBackend(
             self.inner,  # type: ignore[arg-type]
             self.pool,
@@ -174,6 +176,47 @@ def test_idle_replicas_that_are_started_again_are_not_used() -> None:
         cell.inner.ready()
         await cell.inner.ended.wait()
         assert cell.pool.parked is None
+
+    run(main)
+
+
+def test_the_next_cell_says_why_the_replicas_have_ended_and_starts_new_ones() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        for one in cell.job.replicas:
+            last = {"last": "the kernel is gone"} if one.index else {}
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000, **last)
+        events = await cell.events()
+        assert not [one for one in events if isinstance(one, Notice)], "they do not stay warm"
+        notices: list[Event] = []
+        again = await cell.backend.submit(cell.plan, None, notices.append, outlive=True)  # type: ignore[arg-type]
+        assert again.warm_run == 1
+        assert notices == [
+            Notice(
+                "the warm replicas of mine have ended, because they heard nothing of this kernel "
+                "for too long; new ones start"
+            )
+        ]
+        while [op["op"] for _, op in cell.inner.commands].count("bye") < 2:
+            await asyncio.sleep(0.01)  # one of them may still wait
+
+    run(main)
+
+
+def test_replicas_that_heard_nothing_of_this_kernel_are_not_used() -> None:
+    async def main() -> None:
+        cell = Cell(lease=0.5)
+        await cell.start()
+        cell.inner.begin()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        await cell.events()
+        notices: list[Event] = []
+        again = await cell.backend.submit(cell.plan, None, notices.append, outlive=True)  # type: ignore[arg-type]
+        assert again.warm_run == 1
+        assert "heard nothing of this kernel" in str(notices)
 
     run(main)
 

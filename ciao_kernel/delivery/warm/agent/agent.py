@@ -20,7 +20,7 @@ from ciao_kernel.delivery.warm.agent.command_reader import CommandReader
 from ciao_kernel.delivery.warm.agent.file_giver import FileGiver
 from ciao_kernel.delivery.warm.agent.marker_writer import MarkerWriter
 from ciao_kernel.delivery.warm.agent.need import Need
-from ciao_kernel.delivery.warm.agent.processes import kill, kill_all, signal_all
+from ciao_kernel.delivery.warm.agent.processes import kill, kill_all, reaped, signal_all
 from ciao_kernel.delivery.warm.agent.program_starter import ProgramStarter
 from ciao_kernel.delivery.warm.agent.run import Run
 from ciao_kernel.delivery.warm.agent.run_folder import RunFolders
@@ -87,7 +87,8 @@ class Agent:
         while self._code is None:
             for key, _ in self._picker.select(timeout=_TICK):
                 key.data()
-            self._reap()
+            for pid, code in reaped():
+                self.note_exit(pid, code)
             self._keep_time(time.monotonic())
         self._zygotes.cool()
         kill_all(set())
@@ -95,16 +96,6 @@ class Agent:
 
     def _terminate(self, *_: object) -> None:
         self._terminated = True
-
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            self.note_exit(pid, os.waitstatus_to_exitcode(status))
 
     def _keep_time(self, now: float) -> None:
         """Do what is due at a time: kills, the deadline of a run, the end of the agent."""
@@ -137,8 +128,9 @@ class Agent:
             self._need.hear(ask)
             self._unheard = None
             self._obey(ask)
-        if commands.ended:
-            self._picker.unregister(commands.source)  # only the lease ends the agent now
+        if commands.ended:  # nothing can be asked of this replica any more
+            self._picker.unregister(commands.source)
+            self._need.lose_input()
 
     def _obey(self, ask: dict[str, Any]) -> None:
         name, run = ask["op"], self._run
@@ -191,6 +183,7 @@ class Agent:
     def _finish(self, run: Run) -> None:
         """End what the run left, then write its end: no line of it can come behind."""
         left = kill_all(self._zygotes.pids)
+        run.last = self._need.over_with_run()
         gives = run.gives
         self._run = run if gives else None
         run.pending = False
@@ -208,23 +201,30 @@ class Agent:
             memory=self._zygotes.memory,
             **({"gives": True, "words": run.ask["files"]["words"]} if gives else {}),
             **({"oom": True} if run.ran_out_of_memory else {}),
+            **({"last": run.last} if run.last else {}),
             **self._values.take(run),
         )
         self._unheard = run.code  # the replica ends with it, unless the kernel is still there
         self._need.rest()
-        if self._need.is_kernel_gone():
-            self._end("the kernel is gone: the replica ends as its program did", run.code)
-        elif not gives:
-            self._zygotes.rest()
-        elif fault := self._giver.start(run):
+        fault = self._giver.start(run) if gives else ""
+        if fault:
             self._note_given(run, fault)
+        elif not gives:
+            self._rest(run)
 
     def _note_given(self, run: Run, fault: str) -> None:
         """Say that the files of a run are written, or why they are not."""
         run.giver = self._run = None
         self._out.emit(ev="given", id=run.id, fault=fault)
         self._need.rest()
-        self._zygotes.rest()
+        self._rest(run)
+
+    def _rest(self, run: Run) -> None:
+        """Wait for the next run, or end with this one, as its program did."""
+        if run.last:
+            self._end(run.last, run.code)
+        else:
+            self._zygotes.rest()
 
     # ------------------------------------------------------- what the zygotes tell (ZygoteEvents)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+_GONE, _DEAF = "the kernel is gone", "its input was closed"
+
 
 class Need:
     """Knows when the kernel was last heard, and since when no run is active.
@@ -17,6 +19,7 @@ class Need:
         self._idle: float = settings["idle"]
         self._lease: float = settings["lease"]
         self._run_lease: float = settings["runLease"]
+        self._deaf = False
         self._heard = self._quiet_since = time.monotonic()
 
     def hear(self, ask: dict[str, Any]) -> None:
@@ -28,12 +31,20 @@ class Need:
         """Note that a run has just ended."""
         self._quiet_since = time.monotonic()
 
-    def is_kernel_gone(self) -> bool:
-        """Return whether the kernel was silent too long at the end of a run."""
-        return time.monotonic() - self._heard > self._run_lease
+    def lose_input(self) -> None:
+        """Note that no command can come any more."""
+        self._deaf = True
+
+    def over_with_run(self) -> str:
+        """Return why the replica ends with the run that has just ended; "" if it waits."""
+        if self._deaf:
+            return _DEAF
+        return _GONE if time.monotonic() - self._heard > self._run_lease else ""
 
     def over(self, now: float) -> str:
         """Return why nobody needs this replica any more; "" if somebody may."""
+        if self._deaf:
+            return _DEAF
         if now - self._quiet_since > self._idle:
             return "idle"
-        return "the kernel is gone" if now - self._heard > self._lease else ""
+        return _GONE if now - self._heard > self._lease else ""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 _PATIENCE = 5.0
 """Seconds in which killed processes of a run must be gone."""
@@ -39,16 +39,17 @@ def kill_all(spare: Set[int]) -> int:
             break
         for pid in left:
             kill(pid, signal.SIGKILL)
-        _reap_orphans()
+        list(reaped())
         time.sleep(0.002)
-    _reap_orphans()
+    list(reaped())
     return first or 0
 
 
-def _reap_orphans() -> None:
+def reaped() -> Iterator[tuple[int, int]]:
+    """Yield the children that have ended, each with its exit code."""
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found[0], os.waitstatus_to_exitcode(found[1])
 
 
 def _descendants(root: int, spare: Set[int]) -> list[int]:

@@ -32,6 +32,8 @@ class Run:
         """Why it ends, if not by itself."""
         self.giver: int | None = None
         """The process that gives its files."""
+        self.last = ""
+        """Why the replica ends with it; "" if it waits for another one."""
         self._memory_kills = memory_kills()
         deadline = ask.get("deadline")
         self.deadline_at = self.begun + deadline if deadline else None
