@@ -28,6 +28,8 @@ _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _RUN = re.compile(r"^.*?/run-\d+/")
 _CELL = "ciao_cell.py"
 """The program of a run in warm replicas, below the folder of the run."""
+_AGENT, _ZYGOTE = "/ciao_warm_agent.py", "/ciao_warm_zygote.py"
+"""Programs of ciao in warm replicas; the second one becomes the program, but not in ``serve``."""
 _DEBUGGER = ("/ciao_debug_wire.py", "/ciao_debug_prompt.py", "/ciao_debugger.py")
 _PROMPT = "its prompt of pdb"
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
@@ -157,18 +159,33 @@ def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
         rank = f"[{one.rank}]" if several else ""
         label = f"{name} (child {one.pid})" if child else name + rank
         yield Stand(label, name, one, _threads(one), _fault(one), child)
-    if not shown:
+    if not shown and (waiting := [one for one in processes.values() if _is_warm(one)]):
+        imports = any(frame.function == "_bring" for one in waiting for frame in _frames(one))
+        fault = "imports modules for its runs" if imports else "waits for its next run"
+        yield Stand(name, name, None, (), fault)
+    elif not shown:
         commands = sorted({one.command for one in replica.processes if one.command})
         yield Stand(name, name, None, (), _no_handler(commands))
 
 
 def _runs_program(process: ProcessStacks) -> bool:
-    return any(frame.own for thread in process.threads for frame in thread.frames)
+    return any(frame.own for frame in _frames(process))
 
 
 def _is_helper(process: ProcessStacks) -> bool:
-    frames = [frame.file for thread in process.threads for frame in thread.frames]
-    return any(file.endswith(_HELPERS) for file in frames)
+    return _is_warm(process) or any(one.file.endswith(_HELPERS) for one in _frames(process))
+
+
+def _is_warm(process: ProcessStacks) -> bool:
+    """Return whether a process is the agent of a warm replica, or waits to be forked."""
+    return any(
+        one.file.endswith(_AGENT) or (one.function == "serve" and one.file.endswith(_ZYGOTE))
+        for one in _frames(process)
+    )
+
+
+def _frames(process: ProcessStacks) -> Iterator[Frame]:
+    return (frame for thread in process.threads for frame in thread.frames)
 
 
 def _ancestors(pid: int, processes: dict[int, ProcessStacks]) -> Iterator[int]:

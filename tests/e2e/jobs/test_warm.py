@@ -67,14 +67,18 @@ def warm_team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def as_kernel(
-    team: Team, body: Callable[[Session], Coroutine[Any, Any, None]], **settings: Any
+    team: Team,
+    body: Callable[[Session], Coroutine[Any, Any, None]],
+    pool: WarmPool | None = None,
+    **settings: Any,
 ) -> None:
     """Run cells as one kernel does: in one loop, with one pool."""
 
     async def main() -> None:
         registry = Registry({})
         owner = Owner("a test", os.getpid())
-        session = Session(registry, owner, team.settings(**settings), NoShutdown(), WarmPool())
+        kept = pool or WarmPool()
+        session = Session(registry, owner, team.settings(**settings), NoShutdown(), kept)
         try:
             await body(session)
         finally:

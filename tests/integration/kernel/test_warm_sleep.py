@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.helpers.kernels import Place
 
 pytestmark = pytest.mark.second("faults")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADER = "%framework=python\n%worker=2\n%warm=3s\n%name=sleeps\n"
 ENDED = (
     "the warm replicas of sleeps have ended, because no run began in them for 3s; new ones start"
@@ -35,7 +37,8 @@ def test_a_kernel_that_slept_tells_the_truth_and_starts_new_replicas(
     kernel.finish(cell)
     assert cell.status == "ok", cell.of("error")
     for replica in (0, 1):
-        got = [line for line in cell.text.splitlines() if line.startswith(f"[worker-{replica}]")]
+        text = ANSI.sub("", cell.text)
+        got = [line for line in text.splitlines() if line.startswith(f"[worker-{replica}]")]
         assert got == [f"[worker-{replica}] line {number}" for number in range(200)]
     assert kernel.run("print(_job.state, _job.run)").text == "Succeeded 1\n"
     assert "no job runs" in str(kernel.run("%ciao stacks").of("error"))

@@ -323,6 +323,26 @@ def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) 
 
 
 @pytest.mark.second("faults")
+def test_idle_replicas_are_said_to_wait_and_take_commands(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        name = (await jobs.ended(HEAD + WHO, session)).job.name
+        texts: list[str] = []
+        caller = Caller(session, Recorder(), texts.append, jobs.folder)
+        await execute(["stacks", name], caller)
+        assert texts.pop().splitlines()[1:] == ["  worker-0, worker-1  waits for its next run"]
+        await execute(["top", name], caller)
+        table = texts.pop()
+        assert re.search(r"^worker-1 +[\d.]+ +\d+Mi", table, re.MULTILINE), table
+        await execute(["exec", f"{name}/worker-1", "--", "ls"], caller)
+        assert texts.pop().splitlines() == ["ciao_warm_agent.py", "ciao_warm_zygote.py", "run-1"]
+        with pytest.raises(UsageError, match="no job runs") as caught:
+            await execute(["top"], caller)
+        assert f"The replicas of {name} wait for their next run." in caught.value.hint
+
+    kernel(body)
+
+
+@pytest.mark.second("faults")
 def test_a_replica_that_is_killed_in_a_run_fails_it(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         first = await jobs.ended(HEAD + WHO, session)

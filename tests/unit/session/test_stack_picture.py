@@ -180,3 +180,34 @@ def test_equal_places_and_others() -> None:
     assert not picture.same_place(here, moved)
     assert picture.answered(here)
     assert not picture.answered([replica(0, process(answer=Answer.NONE))])
+
+
+def test_warm_replicas_wait_for_their_next_run_or_import_for_it() -> None:
+    agent = thread(Frame("/ciao/ciao_warm_agent.py", 902, "loop"), Frame("a.py", 1, "<module>"))
+    served = Frame("/ciao/ciao_warm_zygote.py", 60, "serve")
+    idle = thread(Frame("/usr/lib/python3.11/selectors.py", 468, "select"), served)
+    imports = thread(
+        Frame("<frozen importlib._bootstrap>", 1, "_load"),
+        Frame("/ciao/ciao_warm_zygote.py", 90, "_bring"),
+        served,
+    )
+    waiting = replica(0, process(agent), process(idle, pid=11, parent=10))
+    importing = replica(1, process(agent), process(imports, pid=11, parent=10))
+    assert lines(waiting, importing) == [
+        "worker-0 | waits for its next run",
+        "worker-1 | imports modules for its runs",
+    ]
+
+
+def test_what_waits_beside_a_warm_run_is_not_shown() -> None:
+    agent = thread(Frame("/ciao/ciao_warm_agent.py", 902, "loop"))
+    heir = thread(Frame("/ciao/ciao_warm_zygote.py", 60, "serve"))
+    run = thread(own(3, text="train()"), Frame("/ciao/ciao_warm_zygote.py", 190, "run"))
+    found = replica(
+        0,
+        process(agent),
+        process(heir, pid=11, parent=10),
+        process(heir, pid=12, parent=11),
+        process(run, pid=13, parent=11),
+    )
+    assert lines(found) == ["worker-0 | line 3 | train()"]

@@ -1,0 +1,155 @@
+"""Warm replicas while the kubelet or containerd is started again, and while their kernel sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ciao_kernel.session.session import Session
+from ciao_kernel.session.warm.pool import WarmPool
+from tests.cluster.cluster import Cluster
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import Team, rules
+from tests.e2e.jobs.test_kernel import ANSI, environment
+from tests.e2e.jobs.test_warm import WARM, as_kernel, ended
+from tests.helpers.jobs import Recorder
+
+HEAD = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
+SAYS = """
+import time
+for line in range({0}):
+    print("line", line, flush=True)
+    time.sleep({1})
+"""
+LEASE = 9.0
+"""Seconds: not so short that a busy machine's kernel cannot renew it."""
+
+pytestmark = [pytest.mark.second("faults"), pytest.mark.slow]
+
+
+@pytest.fixture
+def team(team: Team) -> Team:
+    """A user who may also write to replicas."""
+    team.user.allow(*rules(), *rules(WARM))
+    return team
+
+
+def lines(count: int) -> list[str]:
+    return [f"line {number}" for number in range(count)]
+
+
+@pytest.mark.breaks_cluster
+@pytest.mark.parametrize("part", ["kubelet", "containerd"])
+def test_a_run_goes_on_while_a_part_of_its_node_is_started_again(
+    team: Team, broken: Cluster, part: str
+) -> None:
+    async def body(session: Session) -> None:
+        display = Recorder()
+        text = HEAD + SAYS.format(100, 0.1)
+        work = asyncio.ensure_future(session.run(text, display, team.folder))
+        await display.until("line 10\n", replica="worker-1")
+        await again(broken, part)
+        await work
+        for replica in ("worker-0", "worker-1"):
+            assert display.data(replica).decode().splitlines() == lines(100)
+        assert "may be lost" not in display.notices
+        await next_cell_works(team, session, display)
+
+    as_kernel(team, body)
+
+
+@pytest.mark.breaks_cluster
+@pytest.mark.parametrize("part", ["kubelet", "containerd"])
+def test_the_next_cell_works_after_a_part_of_the_node_was_started_again(
+    team: Team, broken: Cluster, part: str
+) -> None:
+    async def body(session: Session) -> None:
+        first = await ended(team, session, HEAD + SAYS.format(3, 0))
+        assert first.error is None, first.error
+        await again(broken, part)
+        await next_cell_works(team, session, first.display)
+
+    as_kernel(team, body)
+
+
+async def again(broken: Cluster, part: str) -> None:
+    """End a part of the node as an upgrade does, and start it."""
+    await asyncio.to_thread(broken.stop, part)
+    await asyncio.to_thread(broken.start, part)
+
+
+async def next_cell_works(team: Team, session: Session, before: Recorder) -> None:
+    """Run another cell: in the same replicas, or in new ones, and then it says why."""
+    second = await ended(team, session, HEAD + SAYS.format(3, 0))
+    assert second.error is None, second.error
+    for replica in ("worker-0", "worker-1"):
+        assert second.display.data(replica).decode().splitlines() == lines(3)
+    assert before.job is not None
+    if second.job.name == before.job.name:
+        assert second.job.warm_run == 2
+    else:
+        told = f"the warm replicas of {before.job.name} have ended"
+        assert told in second.display.notices
+
+
+def test_a_kernel_that_was_silent_past_the_lease_starts_new_replicas_and_says_why(
+    team: Team,
+) -> None:
+    async def body(session: Session) -> None:
+        first = await ended(team, session, HEAD + SAYS.format(3, 0))
+        assert first.error is None, first.error
+        await asyncio.sleep(2 * LEASE)  # this kernel is there: they wait
+        second = await ended(team, session, HEAD + SAYS.format(3, 0))
+        assert (second.error, second.job.warm_run) == (None, 2)
+        time.sleep(LEASE + 4)  # as a plain cell does, and as a process that was stopped
+        third = await ended(team, session, HEAD + SAYS.format(3, 0))
+        assert third.error is None, third.error
+        assert third.job.warm_run == 1
+        assert (
+            f"the warm replicas of {first.job.name} have ended, because they heard nothing of "
+            "this kernel for too long; new ones start"
+        ) in third.display.notices
+        assert third.display.data("worker-1").decode().splitlines() == lines(3)
+
+    as_kernel(team, body, WarmPool(lease=LEASE))
+
+
+@pytest.mark.timeout(500)
+def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
+    team: Team, start_kernel: Callable[..., Any]
+) -> None:
+    kernel = start_kernel(env=environment(team))
+    head = HEAD + "%name=sleeps\n"
+    cell = kernel.execute(head + SAYS.format(200, 0.6))
+    kernel.wait_text(cell, "line 3\n")
+    kernel.process.suspend()
+
+    def over() -> bool:
+        pods = team.namespace.get("pods")["items"]
+        return all(pod["status"]["phase"] == "Succeeded" for pod in pods)
+
+    try:
+        until(over, "the replicas to end as their program", 240)
+    finally:
+        kernel.process.send_signal(signal.SIGCONT)
+    kernel.finish(cell)
+    assert cell.status == "ok", cell.of("error")
+    for replica in (0, 1):
+        text = ANSI.sub("", cell.text)
+        got = [one for one in text.splitlines() if one.startswith(f"[worker-{replica}]")]
+        assert got == [f"[worker-{replica}] {line}" for line in lines(200)]
+    assert "stay warm" not in cell.text
+    attached = ANSI.sub("", kernel.run("%ciao attach sleeps").text)
+    assert attached.count("[worker-1] line ") == 200
+    again = kernel.run(head + "print('well')")
+    assert again.status == "ok", again.of("error")
+    assert again.text.count("well\n") == 2
+    assert (
+        "the warm replicas of sleeps have ended, because they heard nothing of this kernel for too "
+        "long; new ones start"
+    ) in again.text
