@@ -1,0 +1,62 @@
+"""Edited cells in many warm replicas of this machine, with the times of their first lines.
+
+By hand, with more of all: ``CIAO_TEST_REPLICAS=64 CIAO_TEST_EDITS=20 pytest
+tests/integration/local/test_warm_scale.py``. A replica takes some 30 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ciao_kernel.session.session import Session
+from tests.helpers.first_lines import FirstLines, told
+from tests.helpers.jobs import Place, cell
+from tests.integration.local.test_warm import Kernel
+from tests.integration.local.test_warm import kernel as kernel
+
+REPLICAS = int(os.environ.get("CIAO_TEST_REPLICAS", "6"))
+EDITS = int(os.environ.get("CIAO_TEST_EDITS", "3"))
+LINES = 40
+
+
+@pytest.mark.second("trials")
+@pytest.mark.timeout(600 + 20 * EDITS)
+def test_edited_cells_in_many_replicas(
+    jobs: Place, kernel: Kernel, figure: Callable[[str], None]
+) -> None:
+    head = f"%framework=python\n%worker={REPLICAS}\n%warm\n"
+
+    async def body(session: Session) -> None:
+        cells = []
+        for number in range(1, EDITS + 1):
+            program = f"for line in range({LINES}):\n    print('run {number} line', line)\n"
+            display = FirstLines()
+            await session.run(cell(head + program), display, jobs.folder)
+            cells.append(display)
+            wanted = [f"run {number} line {line}" for line in range(LINES)]
+            for index in range(REPLICAS):
+                assert display.data(f"worker-{index}").decode().splitlines() == wanted
+        assert display.job is not None
+        assert display.job.warm_run == EDITS
+        held = await asyncio.to_thread(_megabytes, jobs)
+        figure(
+            f"{REPLICAS} replicas, {REPLICAS * LINES * EDITS} lines of {EDITS} edited cells, each "
+            f"once; the first cell: {told(cells[:1])}; later: {told(cells[1:])}; {held:.0f} MB"
+        )
+
+    kernel(body)
+
+
+def _megabytes(jobs: Place) -> float:
+    """Return the memory of all processes of jobs; a page that several share counts once."""
+    kilobytes = 0
+    for pid in jobs.alive():
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                kilobytes += int(line.split()[1])
+    return kilobytes / 1024
