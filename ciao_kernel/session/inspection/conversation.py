@@ -188,6 +188,34 @@ class Conversation:
             yield await self._typed.get()
 
 
+class Announced:
+    """A console that is told before its first use (:class:`ciao_kernel.plugins.Console`).
+
+    Args:
+        console: The console.
+        announce: Called before that.
+    """
+
+    def __init__(self, console: Console, announce: Callable[[], None]) -> None:
+        self._console, self._announce = console, announce
+        self._told = False
+
+    def write(self, text: str) -> None:
+        """Show a text."""
+        self._tell()
+        self._console.write(text)
+
+    async def ask(self, prompt: str) -> str:
+        """Return the answer to a prompt."""
+        self._tell()
+        return await self._console.ask(prompt)
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            self._announce()
+
+
 def _seconds(said: object) -> float:
     """Return a time that a process has told; 0 if it is none."""
     return said if isinstance(said, float) and 0 < said < 1e9 else 0.0

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
 from ciao_kernel.background import start_background
@@ -31,10 +31,12 @@ _MOST = 16
 """Replicas of a job that are read at most."""
 _FIRST = 2.0
 """Seconds of a replica before it is read: a short job costs nothing."""
-_TRIES = 4
-"""Commands that are started in a replica at most, also if the connection breaks again and again."""
 _AGAIN = 5.0
-"""Seconds before another one is started."""
+"""Seconds before another command is started in a replica; twice as many after each short one."""
+_LONGEST_PAUSE = 300.0
+"""The same at most: where no command can run, that is one question in five minutes."""
+_LASTED = 30.0
+"""Seconds after which a command that ends was a good one: the next one is started soon."""
 _KEPT = 900
 """Newest readings of a replica that are kept."""
 _AT_END = 0.2
@@ -84,9 +86,11 @@ class MemoryWatch:
         backend: The backend that runs it.
         limits: The %memory of each replica that is read; "" if it has none.
         first: Seconds of a replica before it is read.
-        again: Seconds before a command that has ended is started again.
+        again: Seconds before a command that has ended is started again; more if it was short.
         usage: Receives each reading.
         gpus: Whether GPUs are read too.
+        sleep: Waits some seconds.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -98,14 +102,21 @@ class MemoryWatch:
         again: float = _AGAIN,
         usage: Callable[[Usage], None] | None = None,
         gpus: bool = False,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job, self._backend, self._limits = job, backend, limits
+        self._sleep, self._clock = sleep, clock
         self._first, self._again = first, again
         self._usage, self._gpus = usage, gpus
         self._series: dict[Replica, list[Point]] = {}
         self._steps: dict[Replica, int] = {}
         self._running: set[Replica] = set()
-        self._tries = dict.fromkeys(limits, _TRIES)
+        self._pauses = dict.fromkeys(limits, again)
+        """Seconds before the next command of each replica."""
+        self._ends = {one: asyncio.Event() for one in limits}
+        """Set while a replica does not run: its next start is not held up by a pause."""
+        self._refused: set[Replica] = set()
         self._tasks: dict[Replica, asyncio.Task[None]] = {}
         self._open = False
 
@@ -117,9 +128,10 @@ class MemoryWatch:
         elif isinstance(event, Status):
             self._running = {one.replica for one in event.replicas if one.state is State.RUNNING}
             for replica in self._limits:
-                task = self._tasks.get(replica)
-                if self._open and replica in self._running and (task is None or task.done()):
-                    self._tasks[replica] = start_background(self._watch(replica))
+                if replica in self._running:
+                    self._begin(replica)
+                else:
+                    self._ends[replica].set()
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -144,18 +156,42 @@ class MemoryWatch:
         """Name peaks that are far below %memory; "" if there are none."""
         return memory_advice.after_success(self._job, self._series)
 
+    def _begin(self, replica: Replica) -> None:
+        task = self._tasks.get(replica)
+        if self._open and replica not in self._refused and (task is None or task.done()):
+            self._tasks[replica] = start_background(self._watch(replica))
+
     async def _watch(self, replica: Replica) -> None:
-        await asyncio.sleep(self._first)
-        while replica in self._running and self._tries[replica] > 0:
-            self._tries[replica] -= 1
+        """Read a replica until it ends, by one command after another."""
+        await self._sleep(self._first)
+        while replica in self._running:
+            self._ends[replica].clear()
+            began = self._clock()
             try:
                 take = self._collector(replica)
                 await self._backend.watch_usage(self._job, replica, take, gpus=self._gpus)
             except BackendError as error:
                 _log.debug("%s of %s is not read: %s", replica, self._job.name, error.message)
                 if isinstance(error, Refused) and error.code in (401, 403):
-                    self._tries[replica] = 0
-            await asyncio.sleep(self._again)
+                    self._refused.add(replica)
+                    return
+            if self._clock() - began >= _LASTED:
+                self._pauses[replica] = self._again
+            pause = self._pauses[replica]
+            self._pauses[replica] = min(2 * pause, _LONGEST_PAUSE)
+            await self._wait(replica, pause)
+
+    async def _wait(self, replica: Replica, seconds: float) -> None:
+        """Wait for some seconds; the end of the replica ends the wait."""
+        waiting = {
+            asyncio.ensure_future(self._sleep(seconds)),
+            asyncio.ensure_future(self._ends[replica].wait()),
+        }
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
     def _collector(self, replica: Replica) -> Callable[[Usage], None]:
         """Return what takes the readings of one command: of a container, which may be a new one."""

@@ -17,13 +17,15 @@ from typing import NamedTuple
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
+from ciao_kernel.delivery.inspection import stack_reader
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import on_error
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
+from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
-from ciao_kernel.session.inspection.conversation import PAUSES, Conversation
+from ciao_kernel.session.inspection.conversation import PAUSES, Announced, Conversation
 from ciao_kernel.session.inspection.failures import Failures
 from ciao_kernel.visible_text import visible_lines
 
@@ -128,6 +130,24 @@ class Prompts:
                 for process in [it for it in self._closed if it[0] == one.replica]:
                     self._forget(process)
 
+    async def forget_killed(self, ask: Callable[[], Awaitable[Sequence[ReplicaStacks]]]) -> None:
+        """Forget closed prompts of processes that are gone although their replica runs on.
+
+        A child of torchrun that is killed at its prompt is such a process.
+
+        Args:
+            ask: Returns the processes of the job.
+        """
+        closed = set(self._closed)
+        found = await ask() if closed else ()
+        if sum(len(one.processes) for one in found) >= stack_reader.MOST:
+            return  # there may be more of them
+        for one in found:
+            there = {(one.replica, process.pid) for process in one.processes}
+            for process in closed & self._closed:
+                if there and process[0] == one.replica and process not in there:
+                    self._forget(process)
+
     def _forget(self, process: _Process) -> None:
         self._standing.pop(process, None)
         self._closed.discard(process)
@@ -189,7 +209,7 @@ class Prompts:
         """
         replica, pid = process
         name = found.name(replica)
-        console = _Announced(person, lambda: self._announce(replica, found))
+        console = Announced(person, lambda: self._announce(replica, found))
         text = f"{name} stands at {visible_lines(found.at)} too; its prompt comes later."
         talk = Conversation(
             self._backend,
@@ -275,24 +295,3 @@ def _stands(replica: Replica, found: Breakpoint) -> str:
     if not found.failed:
         return f"{name} stands at {at}."
     return f"{name} has failed at {at}: {visible_lines(found.failed).rstrip('.')}."
-
-
-class _Announced:
-    """A console that is told before its first use (:class:`ciao_kernel.plugins.Console`)."""
-
-    def __init__(self, console: Console, announce: Callable[[], None]) -> None:
-        self._console, self._announce = console, announce
-        self._told = False
-
-    def write(self, text: str) -> None:
-        self._tell()
-        self._console.write(text)
-
-    async def ask(self, prompt: str) -> str:
-        self._tell()
-        return await self._console.ask(prompt)
-
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
-            self._announce()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError
@@ -44,6 +44,10 @@ def is_inspected(job: Job, setting: str) -> bool:
     return "%inspect=on" in lines or (setting == "on" and "%inspect=off" not in lines)
 
 
+async def _do_nothing() -> None:
+    """Serve as a function that has nothing to do."""
+
+
 class SilenceWatch:
     """Watches the lines of a followed job.
 
@@ -73,8 +77,14 @@ class SilenceWatch:
         self._lines = asyncio.Event()
         self._running = True
         self._at_deadline = ""
+        self._paused = False
+        """Whether a silence was expected when it was long enough last."""
+        self._expected = float("-inf")
+        """When that was."""
         self.pauses: Callable[[], bool] = lambda: False
         """Returns whether a silence is expected, as at an open prompt."""
+        self.forget_killed: Callable[[], Awaitable[None]] = _do_nothing
+        """Lets :attr:`pauses` forget processes that can no longer say that they wait no longer."""
 
     def note(self, event: Event) -> None:
         """Note an event of the job."""
@@ -150,13 +160,26 @@ class SilenceWatch:
     async def _is_silent(self, before: float) -> bool:
         """Wait until the job is silent for its limit, less some seconds; False: a line has come."""
         while not self._lines.is_set():
-            left = max(self._limit, _USUAL * self._longest) - before - self.silent_for
+            silent = min(self.silent_for, self._clock() - self._expected)
+            left = max(self._limit, _USUAL * self._longest) - before - silent
             if left <= 0:
-                return self._running and not self.pauses()
+                if not self._running or not await self._is_expected():
+                    return self._running
+                continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._lines.wait()
         return False
+
+    async def _is_expected(self) -> bool:
+        """Return whether the silence is expected, or was until just now."""
+        was, self._paused = self._paused, self.pauses()
+        if self._paused:
+            await self.forget_killed()
+            self._paused = was = self.pauses()
+        if was:
+            self._expected = self._clock()
+        return was
 
     async def _look(self) -> None:
         """Take pictures until two are equal, and show the second; end at the next line."""

@@ -11,6 +11,7 @@ from ciao_kernel.magics import usage_columns
 from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
 from ciao_kernel.plugins import Backend, Debugging
 from ciao_kernel.plugins.console import Console, Elsewhere
+from ciao_kernel.session.inspection import query
 from ciao_kernel.session.inspection.memory_watch import MemoryWatch, memory_watch
 from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
@@ -104,6 +105,9 @@ def watchers(
         prompts = Prompts(job, backend, console, show, deadline, gpus=gpus)
         if silence:
             silence.pauses = lambda: prompts.active
+            silence.forget_killed = lambda: prompts.forget_killed(
+                lambda: query.ask_quietly(backend, job)
+            )
     usage = None
     if usage_columns.asked(job.header, settings.usage):
         usage = UsageWatch(job, backend, show)

@@ -146,6 +146,40 @@ time.sleep(600)
 
 
 @pytest.mark.second("operators")
+def test_the_silence_after_the_end_of_a_child_is_noticed_after_its_closed_prompt(
+    tmp_path: Path,
+) -> None:
+    one = Kernel(Place(tmp_path), env={"CIAO_SILENCE": "1"})
+    body = """\
+import os, time
+
+child = os.fork()
+if not child:
+    print("child", os.getpid(), flush=True)
+    breakpoint()
+os.waitpid(child, 0)
+print("its parent runs on", flush=True)
+time.sleep(600)
+"""
+    try:
+        cell = one.execute(ONE + body)
+        Person(one, cell).prompt()
+        one.interrupt()
+        one.wait_text(cell, "the prompt is closed, and worker-0 waits.")
+        found = re.search(r"child (\d+)", cell.text)
+        assert found
+        os.kill(int(found[1]), signal.SIGKILL)
+        one.wait_text(cell, "its parent runs on\n")
+        one.wait_text(cell, "no line for")
+        assert "worker-0  line 12" in cell.text
+        one.interrupt()
+        one.finish(cell)
+    finally:
+        one.shutdown(now=True)
+        one.place.kill_all()
+
+
+@pytest.mark.second("operators")
 def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()

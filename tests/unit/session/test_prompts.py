@@ -23,6 +23,7 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.stacks import Answer, ProcessStacks, ReplicaStacks
 from ciao_kernel.plugins import Elsewhere, PromptClosed
 from ciao_kernel.session.inspection.prompts import Prompts
 
@@ -254,6 +255,48 @@ def test_a_process_that_is_killed_behind_a_closed_prompt_is_forgotten(
             assert cell.prompts.active is active
             cell.prompts.note(ZERO, at(7, again=True))
             assert cell.prompts.active
+
+    in_loop(test)
+
+
+def stands(replica: Replica, *pids: int) -> ReplicaStacks:
+    return ReplicaStacks(replica, tuple(ProcessStacks(one, 1, Answer.PYTHON) for one in pids))
+
+
+@pytest.mark.parametrize(
+    ("found", "active"),
+    [
+        ([stands(ZERO, 30, 31)], True),
+        ([stands(ONE, 30)], True),
+        ([stands(ZERO)], True),  # it could not be asked
+        ([stands(ZERO, *range(100, 200))], True),  # more than are told
+        ([stands(ZERO, 30), stands(ONE, 31)], False),
+    ],
+)
+def test_a_child_that_is_killed_behind_a_closed_prompt_is_forgotten(
+    found: list[ReplicaStacks], active: bool
+) -> None:
+    """As of torchrun, which starts another one in the same replica."""
+    asked = 0
+
+    async def ask() -> list[ReplicaStacks]:
+        nonlocal asked
+        asked += 1
+        return found
+
+    async def test() -> None:
+        cell = Cell(ZERO)
+        async with cell.prompts.opened():
+            cell.prompts.note(ZERO, at(7))
+            await until(lambda: cell.console.prompts)
+            await cell.prompts.forget_killed(ask)
+            assert cell.prompts.active  # an open prompt is known by its connection
+            assert not asked
+            cell.console.typed.put_nowait(None)
+            await until(lambda: "the prompt is closed" in cell.notices)
+            await cell.prompts.forget_killed(ask)
+            assert cell.prompts.active is active
+            assert asked == 1
 
     in_loop(test)
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -110,6 +111,49 @@ def test_a_silence_that_is_usual_is_not_told(prepare: Callable[[SilenceWatch], o
 
     assert asyncio.run(main()) == []
     assert backend.asked == 0
+
+
+def test_a_prompt_delays_the_notice_until_after_its_end() -> None:
+    backend = Backend(5)
+
+    async def main() -> None:
+        made = Watched(backend, limit=0.1)
+        looked: list[float] = []
+        paused = True
+
+        async def look() -> None:
+            looked.append(time.monotonic())
+
+        made.watch.pauses = lambda: paused
+        made.watch.forget_killed = look
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: len(looked) > 2)
+            assert not backend.asked
+            assert all(after - before > 0.04 for before, after in pairwise(looked))
+            paused = False
+            await wait(lambda: made.texts)
+            assert time.monotonic() - looked[-1] > 0.1
+
+    asyncio.run(main())
+
+
+def test_the_notice_comes_although_a_process_was_killed_at_its_prompt() -> None:
+    async def main() -> None:
+        made = Watched(Backend(5), limit=0.1)
+        waits = {31}
+
+        async def look() -> None:
+            waits.clear()
+
+        made.watch.pauses = lambda: bool(waits)
+        made.watch.forget_killed = look
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: made.texts)
+        assert not waits
+
+    asyncio.run(main())
 
 
 def test_a_setting_switches_the_notice_off() -> None:
