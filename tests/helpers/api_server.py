@@ -15,7 +15,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from tests.cluster.layout import Layout
+from tests.helpers import api_metrics
+from tests.helpers.api_metrics import Metrics
 from tests.helpers.api_pods import (
     INDEXED_JOB,
     JOB,
@@ -39,6 +41,8 @@ NAMESPACE = "team"
 _WAIT = 30
 _KINDS = ("tfjobs", "pytorchjobs", "jobs", "pods")
 T = TypeVar("T")
+Execute = Callable[[str, web.WebSocketResponse], Awaitable[None]]
+"""Talks over the connection with a command in a pod, whose name comes first."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class ApiServer:
         self.pods: dict[str, Pod] = {}
         self.forbidden = frozenset[str]()
         """Kinds that the user may not use, as written in paths."""
+        self.metrics: Metrics | None = None
+        """What metrics.k8s.io tells of pods; None: the cluster has no metrics server."""
+        self.execute: Execute | None = None
+        """Talks for a command in a pod; None: none can be run."""
         self.log_requests = 0
         self.reaction = 0.0
         """Seconds that the operator takes to judge a job."""
@@ -179,11 +187,13 @@ class ApiServer:
         answer.headers["Date"] = formatdate(self.clock(), usegmt=True)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        parts = request.path.strip("/").split("/")
+        parts = [*request.path.strip("/").split("/"), ""]
         try:
+            if parts[1] == api_metrics.GROUP:
+                return web.json_response(self._measured(request))
             if "namespaces" not in parts:
                 return web.json_response(await self._about(request))
-            parts = parts[parts.index("namespaces") + 2 :]
+            parts = parts[parts.index("namespaces") + 2 : -1]
             if not parts:
                 meta = {"name": NAMESPACE, "uid": "n", "labels": {}}
                 return web.json_response({"kind": "Namespace", "metadata": meta})
@@ -217,6 +227,8 @@ class ApiServer:
             raise Refusal(403, "Forbidden", f"{kind} is forbidden")
         if sub == "log":
             return await self._log(request, name)
+        if sub == "exec":
+            return await self._exec(request, name)
         if request.method == "POST":
             return web.json_response(self._create(kind, await request.json(), request), status=201)
         if request.method == "PATCH":  # a merge patch; a uid in it is a precondition
@@ -262,6 +274,25 @@ class ApiServer:
                 if limit:
                     break
         return answer
+
+    async def _exec(self, request: web.Request, name: str) -> web.StreamResponse:
+        self.store.get("pods", name)
+        if self.execute is None:
+            raise Refusal(500, "InternalError", "no command can be run")
+        channel = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+        await channel.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            await self.execute(name, channel)
+            await channel.close()
+        return channel
+
+    def _measured(self, request: web.Request) -> Object:
+        if self.metrics is None:
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
+        if f"pods.{api_metrics.GROUP}" in self.forbidden:
+            raise Refusal(403, "Forbidden", f"pods.{api_metrics.GROUP} is forbidden")
+        pods = self.store.list("pods", request.query)["items"]
+        return api_metrics.listed(pods, self.metrics, self.now())
 
     def _create(self, kind: str, item: Object, request: web.Request) -> Object:
         if request.query.get("dryRun"):
