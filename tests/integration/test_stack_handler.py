@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ from ciao_kernel.model import Source, SourceFile
 from ciao_kernel.model.stacks import Answer, ProcessStacks
 
 PATIENCE = 60.0
+OFTEN = 45
+"""Stacks a second that %ciao profile takes."""
+PYTHON = os.environ.get("CIAO_TEST_PYTHON", sys.executable)
 
 
 class Programs:
@@ -43,7 +47,7 @@ class Programs:
         path.write_text(text)
         name, _, value = self.mark.partition("=")
         given = {**os.environ, "PYTHONPATH": site_folder.path(str(self.folder))}
-        command = [sys.executable, "-u", *options, str(path)]
+        command = [PYTHON, "-u", *options, str(path)]
         made = subprocess.Popen(
             command, env={**given, name: value, **variables}, stdout=subprocess.PIPE, text=True
         )
@@ -51,6 +55,11 @@ class Programs:
         assert made.stdout
         assert made.stdout.readline() == "begins\n"
         return made
+
+    def has(self, module: str) -> bool:
+        """Tell whether the programs can import a module."""
+        words = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
+        return subprocess.run([PYTHON, "-c", words]).returncode == 0
 
     def look(self, patience: float = 5.0) -> list[ProcessStacks]:
         found = stack_reader.look(self.mark, str(self.folder), patience)
@@ -260,6 +269,13 @@ def work(depth=0):
         return work(depth + 1)
     return sum(map(len, [str(n) for n in range(50)]))
 """
+NUMPY_LOOP = """
+import numpy
+def work():
+    a = numpy.ones((64, 64))
+    for _ in range(20):
+        a = numpy.tanh(a @ a)
+"""
 TORCH_LOOP = """
 import torch
 torch.set_num_threads(1)
@@ -282,8 +298,9 @@ def work():
         step(x)
 """
 THREADS = """
-import threading
-done = [0] * 4
+import mmap, os, threading
+with open(os.environ["STEPS"], "r+b") as file:
+    done = memoryview(mmap.mmap(file.fileno(), 32)).cast("Q")
 def loop(place):
     while True:
         work()
@@ -295,26 +312,96 @@ loop(0)
 """
 
 
+class Busy:
+    """A program that counts the steps of its four threads in a file.
+
+    Args:
+        programs: Starts it.
+        work: Its step.
+        path: The file.
+    """
+
+    def __init__(self, programs: Programs, work: str, path: Path) -> None:
+        path.write_bytes(bytes(32))
+        self.process = programs.start(work + THREADS, STEPS=str(path))
+        self._path = path
+
+    def read(self) -> tuple[int, float]:
+        """Return the steps so far, and the seconds of processors that they took."""
+        steps = sum(struct.unpack("4Q", self._path.read_bytes()))
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return steps, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rate(busy: list[Busy], meanwhile: Callable[[], object], seconds: float) -> float:
+    """Return the steps of a second of processor time, while something is done again and again.
+
+    A second of processor time is the same one when other tests run beside this one.
+    """
+    before = [one.read() for one in busy]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        meanwhile()
+    gained = [
+        (steps - old, used - old_used)
+        for (old, old_used), (steps, used) in zip(before, map(Busy.read, busy), strict=True)
+    ]
+    return sum(steps for steps, _ in gained) / sum(used for _, used in gained)
+
+
 @pytest.mark.second("trials")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "work", [PYTHON_LOOP, TORCH_LOOP, TENSORFLOW_LOOP], ids=["python", "torch", "tensorflow"]
+    ("work", "modules"),
+    [
+        (PYTHON_LOOP, ()),
+        (NUMPY_LOOP, ("numpy",)),
+        (TORCH_LOOP, ("torch",)),
+        (TENSORFLOW_LOOP, ("tensorflow",)),
+    ],
+    ids=["python", "numpy", "torch", "tensorflow"],
 )
-def test_busy_threads_survive_many_questions(programs: Programs, work: str) -> None:
-    """CIAO_TEST_DUMPS: number of dumps of each process; every second one is asked in Python too."""
+def test_busy_threads_survive_many_questions(
+    programs: Programs,
+    work: str,
+    modules: tuple[str, ...],
+    tmp_path: Path,
+    figure: Callable[[str], None],
+) -> None:
+    """CIAO_TEST_DUMPS: number of dumps of each process; every second one is asked in Python too.
+
+    CIAO_TEST_PYTHON: another interpreter for the programs.
+    """
     count = int(os.environ.get("CIAO_TEST_DUMPS", "100"))
-    started = [programs.start(work + THREADS) for _ in range(2)]
+    for one in modules:
+        if not programs.has(one):
+            pytest.skip(f"needs {one}")
+    busy = [Busy(programs, work, tmp_path / f"steps{number}") for number in range(2)]
     answers_: Counter[Answer] = Counter()
     began = time.monotonic()
     for number in range(count):
-        for one in started:
-            os.kill(one.pid, stack_reader.DUMP)
+        for one in busy:
+            os.kill(one.process.pid, stack_reader.DUMP)
         if number % 2 == 0:
             answers_.update(one.answer for one in programs.look(0.2))
         time.sleep(0.002)
     seconds = time.monotonic() - began
-    print(f"{2 * count} dumps and {dict(answers_)} in {seconds:.0f} s")
-    assert [one.poll() for one in started] == [None, None]
+    figure(f"{2 * count} dumps and {dict(answers_)} in {seconds:.0f} s")
+    assert [one.process.poll() for one in busy] == [None, None]
     assert answers_[Answer.PYTHON] or answers_[Answer.C]
+
+    def dump() -> None:
+        for one in busy:
+            os.kill(one.process.pid, stack_reader.DUMP)
+        time.sleep(1 / OFTEN)
+
+    windows, length = (10, 4.0) if count > 1000 else (2, 0.5)
+    quiet, asked = [], []
+    for _ in range(windows):
+        quiet.append(rate(busy, lambda: time.sleep(1 / OFTEN), length))
+        asked.append(rate(busy, dump, length))
+    share = sum(asked) / sum(quiet)
+    figure(f"{OFTEN} dumps a second: {100 * (share - 1):+.1f} % steps a second of processor time")
+    assert [one.process.poll() for one in busy] == [None, None]
