@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import answers, stack_reader
+from ciao_kernel.delivery.inspection import answers, sampler, stack_reader
 from ciao_kernel.model import Source, SourceFile
 from ciao_kernel.model.stacks import Answer, ProcessStacks
 
 PATIENCE = 60.0
-OFTEN = 45
-"""Stacks a second that %ciao profile takes."""
+WINDOW = 3.0
+"""Seconds of a profile."""
 PYTHON = os.environ.get("CIAO_TEST_PYTHON", sys.executable)
 
 
@@ -269,6 +269,13 @@ def work(depth=0):
         return work(depth + 1)
     return sum(map(len, [str(n) for n in range(50)]))
 """
+CALLS_LOOP = """
+def call(number):
+    return number
+def work():
+    list(map(call, range(200)))
+"""
+"""A library in C calls Python again and again: a stack is incomplete while a call begins."""
 NUMPY_LOOP = """
 import numpy
 def work():
@@ -333,15 +340,13 @@ class Busy:
         return steps, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def rate(busy: list[Busy], meanwhile: Callable[[], object], seconds: float) -> float:
-    """Return the steps of a second of processor time, while something is done again and again.
+def rate(busy: list[Busy], meanwhile: Callable[[float], object]) -> float:
+    """Return the steps of a second of processor time, while something is done for some seconds.
 
     A second of processor time is the same one when other tests run beside this one.
     """
     before = [one.read() for one in busy]
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        meanwhile()
+    meanwhile(WINDOW)
     gained = [
         (steps - old, used - old_used)
         for (old, old_used), (steps, used) in zip(before, map(Busy.read, busy), strict=True)
@@ -357,11 +362,12 @@ def rate(busy: list[Busy], meanwhile: Callable[[], object], seconds: float) -> f
     ("work", "modules"),
     [
         (PYTHON_LOOP, ()),
+        (CALLS_LOOP, ()),
         (NUMPY_LOOP, ("numpy",)),
         (TORCH_LOOP, ("torch",)),
         (TENSORFLOW_LOOP, ("tensorflow",)),
     ],
-    ids=["python", "numpy", "torch", "tensorflow"],
+    ids=["python", "calls", "numpy", "torch", "tensorflow"],
 )
 def test_busy_threads_survive_many_questions(
     programs: Programs,
@@ -370,7 +376,7 @@ def test_busy_threads_survive_many_questions(
     tmp_path: Path,
     figure: Callable[[str], None],
 ) -> None:
-    """CIAO_TEST_DUMPS: number of dumps of each process; every second one is asked in Python too.
+    """CIAO_TEST_DUMPS: number of questions of %ciao stacks; after them come those of %ciao profile.
 
     CIAO_TEST_PYTHON: another interpreter for the programs.
     """
@@ -381,27 +387,29 @@ def test_busy_threads_survive_many_questions(
     busy = [Busy(programs, work, tmp_path / f"steps{number}") for number in range(2)]
     answers_: Counter[Answer] = Counter()
     began = time.monotonic()
-    for number in range(count):
-        for one in busy:
-            os.kill(one.process.pid, stack_reader.DUMP)
-        if number % 2 == 0:
-            answers_.update(one.answer for one in programs.look(0.2))
-        time.sleep(0.002)
-    seconds = time.monotonic() - began
-    figure(f"{2 * count} dumps and {dict(answers_)} in {seconds:.0f} s")
+    for _ in range(count):
+        answers_.update(one.answer for one in programs.look(0.2))
+    figure(f"{dict(answers_)} in {time.monotonic() - began:.0f} s")
     assert [one.process.poll() for one in busy] == [None, None]
     assert answers_[Answer.PYTHON] or answers_[Answer.C]
 
-    def dump() -> None:
-        for one in busy:
-            os.kill(one.process.pid, stack_reader.DUMP)
-        time.sleep(1 / OFTEN)
+    found: list[int] = []
 
-    windows, length = (10, 4.0) if count > 1000 else (2, 0.5)
+    def profile(seconds: float) -> None:
+        own = str(programs.folder)
+        told = sampler.sample(stack_reader, programs.mark, own, seconds, _slept)
+        found.extend(number for one in told for number, _ in one["stacks"])
+
     quiet, asked = [], []
-    for _ in range(windows):
-        quiet.append(rate(busy, lambda: time.sleep(1 / OFTEN), length))
-        asked.append(rate(busy, dump, length))
-    share = sum(asked) / sum(quiet)
-    figure(f"{OFTEN} dumps a second: {100 * (share - 1):+.1f} % steps a second of processor time")
+    for _ in range(max(2, count // 500)):
+        quiet.append(rate(busy, time.sleep))
+        asked.append(rate(busy, profile))
+    share = 100 * (sum(asked) / sum(quiet) - 1)
+    figure(f"{sum(found)} samples of both; steps a second of processor time {share:+.1f} %")
     assert [one.process.poll() for one in busy] == [None, None]
+    assert sum(found) >= 10
+
+
+def _slept(seconds: float) -> bool:
+    time.sleep(seconds)
+    return True

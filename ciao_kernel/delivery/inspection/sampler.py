@@ -1,9 +1,12 @@
 """Counts where the processes of a job, on the machine or in the pod of this process, spend time.
 
-As for :mod:`.stack_reader`, a signal lets faulthandler write the stack of the main thread, also
-while it is in a library in C; here it is sent many times a second. Another one is sent only when
-the last has been answered, which proc(5) tells: no stack is read in part. Deep stacks, and many
-processes, are asked less often, so that neither the program nor this process takes much time.
+As for :mod:`.stack_reader`, a signal lets a handler in Python answer with the stack of the main
+thread; here it is sent many times a second. A process that has not answered until the next time is
+in a library in C, and another signal lets faulthandler write its stack. One that runs Python must
+not get that: faulthandler reads a stack while it changes, and the process ends with a segmentation
+fault (in Python 3.11 to 3.13.0 after a hundred signals, if a library calls Python often). No stack
+is read in part: proc(5) tells when faulthandler has ended. Deep stacks, and many processes, are
+asked less often, so that neither the program nor this process takes much time.
 
 This file and the reader are the text of one program (:func:`program`), which ends before its time
 when its standard input does. Standard library, from Python 3.8 on.
@@ -32,7 +35,11 @@ _LAST = 0.2
 _BEGIN = "(most recent call first):\n"
 _DEEPEST = 100
 """Frames that faulthandler writes; the outer ones are left out."""
+_END = "answered\n"
+_QUESTION = b"main %d\n"
+"""As :mod:`.stack_handler` reads it and ends its answer."""
 _LARGEST = 1 << 20
+"""Bytes of stacks after which a question is asked anew, and they are forgotten."""
 _STACKS = 3000
 _NUMBERS = 240_000
 """Frames of all stacks that are returned; the rarest stacks are only counted."""
@@ -121,11 +128,20 @@ class _Process:
         self._frames: dict[tuple[str, int, str], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
         self._rest = 0
+        self._asked = False
+        """Whether a question is open."""
+        self._dumped = False
+        """Whether faulthandler has written a stack since the question."""
+        self._read = 0
+        """Bytes of the file that were read."""
+        self._ran = 0
+        """For how long the main thread had run before the question."""
 
     def begin(self, is_own: Callable[[str], bool]) -> bool:
         """Return whether it can be sampled."""
         self._is_own = is_own
-        if self._file is None or not _signals(self.pid, self._reader.DUMP)[0]:
+        wanted = (self._reader.ASK, self._reader.DUMP)
+        if self._file is None or not all(self._reader.signals(self.pid, one)[0] for one in wanted):
             return False
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,33 +154,45 @@ class _Process:
 
     def waits(self) -> bool:
         """Return whether a stack is still to come."""
-        return _signals(self.pid, self._reader.DUMP)[1]
+        return bool(self._reader.signals(self.pid, self._reader.DUMP)[1])
 
     def tick(self) -> None:
-        """Count the stack that has come, and ask for the next one."""
-        caught, waits = _signals(self.pid, self._reader.DUMP)
+        """Count the stacks that have come, and ask for the next one."""
+        caught, waits = self._reader.signals(self.pid, self._reader.DUMP)
         if waits:
             return
         self.take()
         # It may have become another program, without the handler.
-        if caught and self._reader.is_file(self._path, self.pid):
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, self._reader.DUMP)
+        if not caught or not self._reader.is_file(self._path, self.pid):
+            return
+        with contextlib.suppress(OSError):
+            if self._asked and self._read < _LARGEST:
+                if self._reader.is_in_c(self.pid, self._ran):
+                    os.kill(self.pid, self._reader.DUMP)
+            elif self._file is not None and self._reader.catches(self.pid, self._reader.ASK):
+                os.ftruncate(self._file, 0)
+                self._read = os.pwrite(self._file, _QUESTION % os.getpid(), 0)
+                self._asked, self._dumped = True, False
+                self._ran = self._reader.on_processor(self.pid)
+                os.kill(self.pid, self._reader.ASK)
 
     def take(self) -> None:
         """Count the stacks that have come."""
         assert self._file is not None
-        text = os.pread(self._file, _LARGEST, 0).decode("utf-8", "replace")
-        if not text:
-            return
-        os.ftruncate(self._file, 0)
-        for one in text.split(_BEGIN)[1:]:
+        data = os.pread(self._file, _LARGEST, self._read)
+        self._read += len(data)
+        for one in data.decode("utf-8", "replace").split(_BEGIN)[1:]:
             frames = self._reader.dumped(one)
             self.depth = max(self.depth, len(frames))
             if len(frames) >= _DEEPEST:
                 frames.append(["", 0, "…"])
-            if frames:
+            answered = one.endswith(_END)
+            if frames and not (answered and self._dumped):
                 self._count(frames)
+                if not answered and not self._dumped:
+                    self._count(frames)  # it stood there when it was asked, too
+            self._dumped = self._dumped or not answered
+            self._asked = self._asked and not answered
 
     def _count(self, frames: Sequence[Any]) -> None:
         self._how = "c"
@@ -220,18 +248,3 @@ class _Process:
             if self._held:
                 os.ftruncate(self._file, 0)
             os.close(self._file)
-
-
-def _signals(pid: int, number: int) -> tuple[bool, bool]:
-    """Return whether the main thread handles a signal, and whether it has not handled it yet."""
-    found = {}
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            for line in file:
-                if line.startswith(("Sig", "ShdPnd")):
-                    name, _, value = line.partition(":")
-                    found[name] = int(value.partition("/")[0], 16) >> (number - 1) & 1
-    except (OSError, ValueError):
-        pass
-    waits = any(found.get(name) for name in ("SigPnd", "ShdPnd", "SigBlk"))
-    return bool(found.get("SigCgt")), waits

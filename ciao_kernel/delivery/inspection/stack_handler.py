@@ -9,7 +9,9 @@ signals, because programs use SIGUSR1 and SIGUSR2:
   on, because not every library in C expects that one is interrupted.
 - DUMP: faulthandler writes the stack of the thread that gets the signal, also while it is in a
   library in C. Of this one thread only: ``all_threads=True`` reads the stacks of threads that run
-  meanwhile, and a busy process ends with a segmentation fault.
+  meanwhile, and a busy process ends with a segmentation fault. So may a process that runs Python at
+  this moment: a stack is incomplete while a call begins. It is sent only to one that has not
+  answered ASK for a while.
 
 Questions and answers are in a file without a name, in memory (memfd_create(2)): it works with a
 read-only file system, leaves nothing behind, and only this user can open it. Standard library, from
@@ -28,6 +30,10 @@ DUMP_NUMBER, ASK_NUMBER, WAKE_NUMBER = 5, 6, 7
 """Numbers of the signals behind SIGRTMIN."""
 QUESTION = b"ask "
 """Beginning of the file while somebody waits for an answer; a token follows."""
+MAIN = b"main "
+"""The same while somebody samples the main thread (:mod:`.sampler`)."""
+HEAD, END = "Stack (most recent call first):\n", "answered\n"
+"""First line, as faulthandler writes it too, and last line of the answer to that."""
 HALT = b"halt "
 """The same while somebody waits until the process stops for its debugger (:mod:`.debugger`)."""
 HALTED = "halt:"
@@ -84,6 +90,8 @@ def _answer(_: int, frame: Any) -> None:
         question = os.pread(descriptor, 64, 0)
         if question.startswith(QUESTION):  # else nobody waits any more
             os.write(descriptor, (repr(_stacks(frame)) + "\n").encode("utf-8", "backslashreplace"))
+        elif question.startswith(MAIN):
+            os.write(descriptor, _main(frame).encode("utf-8", "backslashreplace"))
         elif question.startswith(HALT):
             debugger = sys.modules.get("ciao_debugger")
             os.write(
@@ -91,6 +99,17 @@ def _answer(_: int, frame: Any) -> None:
             )
     except Exception:
         pass
+
+
+def _main(frame: Any) -> str:
+    """Return the stack of the main thread, in the words of faulthandler."""
+    lines = [HEAD]
+    while frame is not None and len(lines) <= _FRAMES:
+        code = frame.f_code
+        place = f"line {frame.f_lineno or 0} in {code.co_name}"
+        lines.append(f'  File "{code.co_filename}", {place}\n')
+        frame = frame.f_back
+    return "".join([*lines, END])
 
 
 def _stacks(frame: Any) -> list[Any]:

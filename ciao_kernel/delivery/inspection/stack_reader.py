@@ -20,9 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _NAME = "ciao-inside-"
-DUMP, _ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
+DUMP, ASK, _WAKE = (int(signal.SIGRTMIN) + number for number in (5, 6, 7))
 _HALT, _HALTED = b"halt", "halt:"
 _PAUSE = 0.005
+_RAN = 1_000_000
+"""Nanoseconds on a processor within which a process that runs Python has answered."""
 _RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 """Variables with the number of a process in its replica."""
 MOST = 64
@@ -51,9 +53,7 @@ def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
         for one in asked:
             one.wake()
         _wait([one for one in asked if one.waits], began + patience)
-        for one in asked:
-            one.dump()
-        _wait([one for one in asked if one.waits], time.monotonic() + patience)
+        _wait([one for one in asked if one.waits], time.monotonic() + patience, dumps=True)
         own_folders = folders(own, [one.variables for one in asked])
         return [one.record(own_folders) for one in asked]
     finally:
@@ -125,13 +125,14 @@ class _Process:
         self.halted = ""
         self.variables = variables
         self._size = 0
+        self._ran = 0
         self._threads: list[Any] = []
         self._path = find(pid)
         self._file = open_file(self._path, pid) if self._path else None
 
     def ask(self, question: bytes = b"ask") -> None:
         """Ask it in Python."""
-        if self._file is None or not catches(self.pid, _ASK):
+        if self._file is None or not catches(self.pid, ASK):
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,7 +142,8 @@ class _Process:
         self.how, self.waits = "silent", True
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, b"%s %d\n" % (question, os.getpid()), 0)
-        self._send(_WAKE if self._is_at_lock() else _ASK)
+        self._ran = on_processor(self.pid)
+        self._send(_WAKE if self._is_at_lock() else ASK)
 
     def wake(self) -> None:
         """Interrupt its wait for a lock, in which it does not answer."""
@@ -149,8 +151,8 @@ class _Process:
             self._send(_WAKE)
 
     def dump(self) -> None:
-        """Let the main thread write its stack; the question is taken back."""
-        if self.waits and self._file is not None:
+        """Let the main thread write its stack if it is in C; the question is taken back."""
+        if self.how == "silent" and self._file is not None and is_in_c(self.pid, self._ran):
             os.ftruncate(self._file, 0)
             if self._path != find(self.pid):  # else the stack would be in another file
                 self.waits, self.how = False, "none"
@@ -211,8 +213,11 @@ class _Process:
                 self.waits = False
 
 
-def _wait(asked: list[_Process], until: float) -> None:
+def _wait(asked: list[_Process], until: float, *, dumps: bool = False) -> None:
     while asked and time.monotonic() < until:
+        if dumps:
+            for one in asked:
+                one.dump()
         time.sleep(_PAUSE)
         for one in asked:
             one.poll()
@@ -263,16 +268,47 @@ def open_file(path: str, pid: int) -> int | None:
     return None
 
 
+def is_in_c(pid: int, ran: int) -> bool:
+    """Return whether the main thread of a process that has not answered ASK is outside Python.
+
+    On a busy machine it may also not have run since, and then DUMP would meet it anywhere.
+
+    Args:
+        pid: The process.
+        ran: What :func:`on_processor` returned before it was asked.
+    """
+    if signals(pid, ASK)[1] or signals(pid, _WAKE)[1]:
+        return False
+    return stat(pid)[0] in "SD" or on_processor(pid) - ran >= _RAN
+
+
+def on_processor(pid: int) -> int:
+    """Return for how long the main thread of a process has run; nanoseconds."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return time.monotonic_ns()  # not every kernel tells it
+
+
 def catches(pid: int, number: int) -> bool:
-    """Return whether a process has a handler for a signal (proc(5), SigCgt)."""
+    """Return whether a process has a handler for a signal."""
+    return signals(pid, number)[0]
+
+
+def signals(pid: int, number: int) -> tuple[bool, bool]:
+    """Return whether the main thread handles a signal, and whether it has not handled it yet."""
+    found = {}
     try:
         with open(f"/proc/{pid}/status") as file:
             for line in file:
-                if line.startswith("SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except OSError:
+                if line.startswith(("Sig", "ShdPnd")):
+                    name, _, value = line.partition(":")
+                    found[name] = int(value.partition("/")[0], 16) >> (number - 1) & 1
+    except (OSError, ValueError):
         pass
-    return False
+    waits = any(found.get(name) for name in ("SigPnd", "ShdPnd", "SigBlk"))
+    return bool(found.get("SigCgt")), waits
 
 
 def stat(pid: int) -> tuple[str, int]:
