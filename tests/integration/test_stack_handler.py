@@ -354,6 +354,19 @@ def rate(busy: list[Busy], meanwhile: Callable[[float], object]) -> float:
     return sum(steps for steps, _ in gained) / sum(used for _, used in gained)
 
 
+@pytest.mark.stands_for("trials")
+def test_a_profile_does_not_end_a_program_that_a_library_calls_often(programs: Programs) -> None:
+    started = programs.start(CALLS_LOOP + "print('begins')\nwhile True:\n    work()\n")
+    number = 0
+    while number < 200:  # a busy machine answers less often
+        told = sampler.sample(stack_reader, programs.mark, str(programs.folder), 2.0, _slept)
+        assert started.poll() is None
+        (one,) = told
+        number += sum(count for count, _ in one["stacks"])
+        calls = {name for _, _, name, own, _ in one["frames"] if own}
+        assert {"<module>", "work"} <= calls <= {"<module>", "work", "call"}
+
+
 @pytest.mark.second("trials")
 @pytest.mark.frameworks
 @pytest.mark.slow
