@@ -19,9 +19,12 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
 
+WITHOUT = "--without"
+"""Word before folders of which nothing is copied; no path of ``%output`` is like it."""
 _TICK = 0.1
 _TRIES, _SILENT = 6, 60.0
 """Tries to write to a bucket, and seconds without an answer after which one is given up."""
@@ -31,7 +34,13 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sign
 
 
 def run(
-    marks: str, grace: float, copies: str, limit: int, words: list[str], command: list[str]
+    marks: str,
+    grace: float,
+    copies: str,
+    limit: int,
+    words: list[str],
+    command: list[str],
+    skip: Sequence[str] = (),
 ) -> int:
     """Run the program, and return its exit code in a shell's form.
 
@@ -42,6 +51,7 @@ def run(
         limit: Largest number of bytes to copy.
         words: The paths of ``%output``.
         command: The program.
+        skip: Folders of which nothing is copied: volumes.
     """
     files = importlib.import_module("ciao_replica_files")
     of_earlier_try = (files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE, files.NOT_COPIED)
@@ -76,7 +86,7 @@ def run(
         _signal(program, number)
     code = _exit_code(program)
     if copies and not stopped:
-        copy(files, marks, copies, limit, words)
+        copy(files, marks, copies, limit, words, skip)
     return code if code >= 0 else 128 - code
 
 
@@ -104,11 +114,30 @@ def _code(status: int) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> None:
-    """Copy the files to where the other container sees them, unless they are too large."""
+def copy(
+    files: Any,
+    marks: str,
+    copies: str,
+    limit: int,
+    words: list[str],
+    skip: Sequence[str] = (),
+    *,
+    open_to_all: bool = False,
+) -> None:
+    """Copy the files to where others see them, unless they are too large.
+
+    Args:
+        files: The module :mod:`.replica_files`.
+        marks: Folder for marks.
+        copies: Folder for the copies.
+        limit: Largest number of bytes.
+        words: The paths of ``%output``.
+        skip: Folders of which nothing is copied.
+        open_to_all: Let users read copies of files that they could not read.
+    """
     shutil.rmtree(copies, ignore_errors=True)
     os.makedirs(copies, exist_ok=True)
-    found = files.fitting(files.find(".", words), words, limit)
+    found = files.fitting(files.find(".", words, skip), words, limit)
     sizes, faults = found.sizes, dict(found.faults)
     if sum(sizes.values()) > limit:
         with open(os.path.join(marks, files.TOO_LARGE), "w") as file:
@@ -119,6 +148,8 @@ def copy(files: Any, marks: str, copies: str, limit: int, words: list[str]) -> N
         try:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             shutil.copy(path, place)
+            if open_to_all:
+                os.chmod(place, os.stat(place).st_mode | 0o444)
         except OSError as error:
             faults[path] = files.reason(error)
             with contextlib.suppress(OSError):
@@ -281,7 +312,14 @@ def push(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
     return fault
 
 
-def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -> str:
+def save(
+    marks: str,
+    linger: float,
+    limit: int,
+    folder: str,
+    words: list[str],
+    skip: Sequence[str] = (),
+) -> str:
     """Wait for the program's end, and copy the files to a claim; return why that failed.
 
     The replica's folder there gets its name when all is in it, in place of that of an earlier try.
@@ -292,21 +330,24 @@ def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -
         limit: Largest number of bytes.
         folder: The folder of the job on the claim.
         words: The paths of ``%output``.
+        skip: Folders of which nothing is copied.
     """
     _end_of_program()
     if os.path.exists(os.path.join(marks, "stopped")):
         return "it was stopped before its program had ended"
     files = importlib.import_module("ciao_replica_files")
     part = ""
+    before = os.umask(0o022)  # whoever reads the claim may be another user
     try:
         replica = files.read_mark(marks, files.REPLICA)
         if not re.fullmatch(r"[a-z]+-[0-9]+", replica):  # the program can write it
             raise ValueError("the name of the replica is damaged")
         uid = os.environ[files.POD_UID]
         place = os.path.join(folder, replica)
+        _make_job_folder(folder)
         part = place + "." + uid
         shutil.rmtree(part, ignore_errors=True)
-        os.makedirs(part)
+        os.mkdir(part)
         for name in (files.TOO_LARGE, files.NOT_COPIED):  # of copies that are here already
             with contextlib.suppress(FileNotFoundError):
                 text = files.read_mark(marks, name)
@@ -314,16 +355,38 @@ def save(marks: str, linger: float, limit: int, folder: str, words: list[str]) -
                     own.write(text)
         if not os.path.exists(os.path.join(part, files.TOO_LARGE)):
             os.chdir(os.environ.get(files.COPIED, "."))
-            copy(files, part, os.path.join(part, files.COPIES), limit, words)
+            copies = os.path.join(part, files.COPIES)
+            copy(files, part, copies, limit, words, skip, open_to_all=True)
         with open(os.path.join(part, files.POD_MARK), "w") as file:
             file.write(uid)
         shutil.rmtree(place, ignore_errors=True)
         os.rename(part, place)
+        files.remove_parts(place)
     except (OSError, KeyError, ValueError) as error:
         shutil.rmtree(part, ignore_errors=True)
         return "the claim cannot be written: " + (getattr(error, "strerror", "") or repr(error))
+    finally:
+        os.umask(before)
     time.sleep(linger)
     return ""
+
+
+def _make_job_folder(folder: str) -> None:
+    """Make the folder of a job on a claim, and the one that has the folders of all jobs.
+
+    Jobs of other users have theirs beside it. As in /tmp, each may write there, and remove its own
+    alone; but nobody else can list the names, which cannot be guessed. Replicas of one job may
+    be different users too.
+    """
+    of_all = os.path.dirname(folder)
+    os.makedirs(os.path.dirname(of_all), exist_ok=True)
+    before = os.umask(0)  # at once: another job may come between two steps
+    try:
+        for path, mode in ((of_all, 0o1733), (folder, 0o1777)):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, mode)
+    finally:
+        os.umask(before)
 
 
 def _end_of_program() -> float:
@@ -346,13 +409,21 @@ def main(arguments: list[str]) -> None:
         work = send if kind == "send" else push
         sys.exit(work(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)
     elif kind == "save":
-        sys.exit(save(place, float(rest[0]), int(rest[1]), rest[2], rest[3:]) or 0)
+        words, skip = _without(rest[3:])
+        sys.exit(save(place, float(rest[0]), int(rest[1]), rest[2], words, skip) or 0)
     elif kind == "tell":
         tell(place, float(rest[0]), int(rest[1]), rest[2:])
     else:
         at = rest.index("--")
-        words, command = rest[2:at], rest[at + 1 :]
-        sys.exit(run(place, float(seconds), rest[0], int(rest[1]), words, command))
+        words, skip = _without(rest[2:at])
+        command = rest[at + 1 :]
+        sys.exit(run(place, float(seconds), rest[0], int(rest[1]), words, command, skip))
+
+
+def _without(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the paths of ``%output``, and the folders behind them of which nothing is taken."""
+    at = words.index(WITHOUT) if WITHOUT in words else len(words)
+    return words[:at], words[at + 1 :]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import posixpath
@@ -21,7 +22,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 LIST, FILE, DATA, END, DONE, BEAT = b"L", b"F", b"D", b"E", b"Z", b"B"
@@ -53,6 +54,8 @@ POD_MARK = "pod"
 """Mark with the uid of the pod that wrote the files beside it."""
 NOT_COPIED = "not-copied.json"
 """Mark with the files that could not be copied, and why."""
+BUSY = 6
+"""Exit code of a removal that did nothing, as somebody reads the files."""
 COPIES = "files"
 """Folder beside the marks for copies of the files, where the program's folder cannot be seen."""
 LOG_LINE, LOG_END = b"ciao-output ", b"ciao-output-end "
@@ -68,7 +71,9 @@ _BEAT = 1.0
 
 
 _OF_A_JOB = re.compile(r"(?:^|/)ciao-output/[0-9a-f]{32}(?:/|$)")
-"""Where the files of a job are on a claim."""
+_OF_JOBS = re.compile(r"(?:^|/)ciao-output$")
+"""Where the files of a job, and of all jobs, are on a claim."""
+_UID = re.compile(r"[0-9A-Za-z-]+")
 
 
 class Found(NamedTuple):
@@ -98,12 +103,13 @@ def pattern(word: str) -> re.Pattern[str]:
     return re.compile("(?:" + "".join(parts) + ")(?:/.*)?", re.DOTALL)
 
 
-def find(base: str, words: list[str]) -> Found:
+def find(base: str, words: list[str], skip: Sequence[str] = ()) -> Found:
     """Find the files of some words.
 
     Args:
         base: The folder to which paths are relative.
         words: Paths with ``*``, ``**`` and ``?``.
+        skip: Folders that are passed over.
     """
     real = os.path.realpath(base)
     sizes: dict[str, int] = {}
@@ -114,7 +120,7 @@ def find(base: str, words: list[str]) -> Found:
         wanted, seen = pattern(word), False
         first = re.split(r"[*?]", posixpath.normpath(word))[0]
         start = first if first == posixpath.normpath(word) else posixpath.dirname(first)
-        for path, size, fault in _walk(base, real, start, first):
+        for path, size, fault in _walk(base, real, start, first, (OWN, *skip)):
             if fault:
                 if _leads_to(word, path):
                     seen, faults[path or "."] = True, fault
@@ -171,17 +177,21 @@ def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, 
     return found, total
 
 
-def _without(found: Found, beginnings: list[str]) -> Found:
-    """Return the files whose paths have none of some beginnings."""
-    first = tuple(beginnings)
+def _own(found: Found) -> Found:
+    """Return the files of a claim without those that other jobs have there."""
 
     def foreign(path: str) -> bool:
-        return path.startswith(first) or _OF_A_JOB.search(path) is not None
+        return _OF_A_JOB.search(path) is not None
 
     return found._replace(
         sizes={path: size for path, size in found.sizes.items() if not foreign(path)},
         left_out=[path for path in found.left_out if not foreign(path)],
-        faults={path: why for path, why in found.faults.items() if not foreign(path)},
+        # The folder of all jobs may be that of another user, who alone can list it.
+        faults={
+            path: why
+            for path, why in found.faults.items()
+            if not foreign(path) and not _OF_JOBS.search(path)
+        },
     )
 
 
@@ -219,7 +229,9 @@ def reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, int | None, str]]:
+def _walk(
+    base: str, real: str, start: str, first: str, skip: tuple[str, ...]
+) -> Iterator[tuple[str, int | None, str]]:
     """Yield each file at or below a path with its size, or why it cannot be read.
 
     The size of what is not followed is None.
@@ -227,7 +239,7 @@ def _walk(base: str, real: str, start: str, first: str) -> Iterator[tuple[str, i
     todo = [start]
     while todo:
         path = todo.pop()
-        if path == OWN or path.startswith(OWN + "/"):
+        if any(f"{path}/".startswith(one.rstrip("/") + "/") for one in skip):
             continue
         place = os.path.join(base, path) if path else base
         try:
@@ -263,7 +275,7 @@ def main(request: dict[str, Any]) -> None:
         if request["do"] == "receive":
             _receive(request["path"])
         elif request["do"] == "remove":
-            _remove(request["path"])
+            _remove(request["path"], request["pod"])
         elif request["do"] == "watch":
             _Sender(_write).watch(request)
         else:
@@ -272,11 +284,75 @@ def main(request: dict[str, Any]) -> None:
         os._exit(4)
 
 
-def _remove(path: str) -> None:
-    """Remove a folder, and the one that it is in if that is empty then."""
-    shutil.rmtree(path)
+def _remove(path: str, pod: str) -> None:
+    """Remove the folder of a replica on a claim, and the one that it is in if that is empty then.
+
+    Files of another pod stay, and so do files that somebody reads. What is there no more was
+    removed by somebody else.
+    """
+    if not _UID.fullmatch(pod):
+        sys.exit("the uid of their pod is damaged")
+    going = f"{path}.{pod}"
+    try:
+        if _locked(path, alone=True) == pod:
+            remove_parts(path)
+            shutil.rmtree(going, ignore_errors=True)
+            os.rename(path, going)  # at once: a removal may be cut
+        if os.path.isdir(going):
+            shutil.rmtree(going)
+    except BlockingIOError:
+        sys.exit(BUSY)
+    except OSError as error:
+        sys.exit(reason(error))
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(path))
+
+
+def remove_parts(path: str) -> None:
+    """Remove what earlier pods of a replica have left beside its folder on a claim.
+
+    They were killed before all was copied. What a later pod copies meanwhile is younger.
+    """
+    written = os.stat(os.path.join(path, POD_MARK)).st_mtime_ns
+    folder, name = os.path.split(path)
+    for one in os.listdir(folder):
+        part = os.path.join(folder, one)
+        if one.startswith(name + ".") and os.lstat(part).st_mtime_ns < written:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _locked(folder: str, *, alone: bool) -> str | None:
+    """Lock the files that a pod wrote to a claim, as long as this process lives.
+
+    Args:
+        folder: The folder of a replica.
+        alone: Whether nobody else may have a lock.
+
+    Returns:
+        The uid of the pod; None if its files are there no more.
+
+    Raises:
+        BlockingIOError: Somebody else reads, or removes them.
+    """
+    fcntl = importlib.import_module("fcntl")
+    place = os.path.join(folder, POD_MARK)
+    access = os.O_RDWR if alone else os.O_RDONLY
+    try:
+        file = os.open(place, access | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # some storage has no locks
+    try:
+        if not os.path.samestat(os.stat(place), os.fstat(file)):
+            return None  # another one has its name
+    except OSError:
+        return None
+    return os.read(file, 256).decode(errors="replace")
 
 
 def _names(found: Found) -> int:
@@ -368,7 +444,7 @@ class _Sender:
             found, total = survey(base, request["words"], limit, kept or self._marks)
             places = dict.fromkeys(found.sizes, base)
             for other in request.get("also", ()):
-                more = _without(find(other, request["words"]), request["without"])
+                more = _own(find(other, request["words"], request["without"]))
                 found, total = _joined(found, more, total)
                 places = {**dict.fromkeys(found.sizes, other), **places}
             told = {"files": len(found.sizes), "bytes": total, **found._asdict(), "sizes": None}
@@ -392,12 +468,15 @@ class _Sender:
 
     def _pod(self, kept: str) -> None:
         """Say which pod has written the files of a folder."""
-        if not os.path.isdir(kept):
+        try:
+            uid = _locked(kept, alone=False)
+        except BlockingIOError:
+            uid = None
+        except OSError as error:
+            sys.exit(reason(error))
+        if uid is None:
             sys.exit("they are there no more: they were fetched, or somebody has deleted them")
-        uid = b""
-        with contextlib.suppress(OSError):
-            uid = read_mark(kept, POD_MARK).encode()
-        self._put(POD, uid)
+        self._put(POD, uid.encode())
 
     def watch(self, request: dict[str, Any]) -> None:
         """Send what files gain at their ends, until the other side or the program is over."""

@@ -6,17 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import output_claim, status
 from ciao_kernel.backends.kubernetes.output_claim import Kept
 from ciao_kernel.backends.kubernetes.output_store import only_of, success_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.delivery.replica_files import BUSY, HEADER, POD
 from ciao_kernel.delivery.transfers import called, failed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
-from ciao_kernel.kube import exec
-from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short, visible
@@ -24,21 +24,68 @@ from ciao_kernel.visible_text import short, visible
 _log = logging.getLogger(__name__)
 
 _STAYS, _START = 60.0, 300.0
-"""Seconds without a reader after which the pod ends, and seconds in which it has to start."""
+"""Seconds without a command after which the pod ends, and seconds in which it has to start."""
 _LOOK, _WORDS = 0.3, 200
+_FIRST = 256
+"""Bytes of a transfer that have the uid of the pod which wrote the files."""
+_TRIES, _PAUSE = 4, 0.5
+"""Tries to remove files of which the API server or the connection failed, and seconds before the
+first new one."""
+
+Run = Callable[[str, Sequence[str], Streams], Awaitable[int]]
+"""Runs a command in the pod with this path, and returns its exit code."""
+
+
+class Reader(Protocol):
+    """What reads a claim, as :class:`ClaimReader` does."""
+
+    async def execute(
+        self,
+        model: Callable[[], Awaitable[Object]],
+        owner: Object,
+        command: Sequence[str],
+        streams: Streams,
+    ) -> int:
+        """Run a command, and return its exit code."""
+
+
+class Pods(Protocol):
+    """What is needed of an API server; :class:`ciao_kernel.kube.client.Client` has it."""
+
+    async def find(self, path: str) -> Object | None:
+        """Return an object; None if there is none."""
+
+    async def create(self, path: str, body: Object) -> Object:
+        """Create an object."""
+
+    async def delete(self, path: str, *, uid: str) -> object:
+        """Delete an object, if it has this uid."""
 
 
 class ClaimReader:
     """The pod that reads the claim of one job, for all replicas.
 
     Args:
-        client: The API server.
+        pods: The API server.
+        run: Runs a command in the pod.
         namespace: Namespace of the job.
         words: The paths of ``%output``.
+        look: Seconds between two looks at a pod that starts.
+        start: Seconds in which it has to start.
     """
 
-    def __init__(self, client: Client, namespace: str, words: Sequence[str]) -> None:
-        self._client, self._words = client, tuple(words)
+    def __init__(
+        self,
+        pods: Pods,
+        run: Run,
+        namespace: str,
+        words: Sequence[str],
+        *,
+        look: float = _LOOK,
+        start: float = _START,
+    ) -> None:
+        self._client, self._run, self._words = pods, run, tuple(words)
+        self._look, self._within = look, start
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._made: Object | None = None
         self._room = asyncio.Lock()
@@ -59,14 +106,21 @@ class ClaimReader:
             streams: Its input and output.
 
         Raises:
-            BackendError: The pod is refused, or does not start.
+            Refused: The server refused the pod or the command; from 500 on it may take it later.
+            ClusterFault: The connection was cut, or the pod has ended.
+            BackendError: The pod is refused for good, or does not start.
         """
         async with self._room:
             if self._made is None or not await self._runs(self._made):
                 await self._remove()
                 self._made = await self._start(await model(), owner)
-            path = f"{self._pods}/{self._made['metadata']['name']}"
-        return await exec.execute(self._client, path, output_claim.READER, command, streams)
+            made = self._made
+        try:
+            return await self._run(f"{self._pods}/{made['metadata']['name']}", command, streams)
+        except Refused as error:
+            if error.code >= 500 or await self._runs(made):
+                raise
+            raise ClusterFault("the pod that reads the claim has ended.") from error
 
     async def close(self) -> None:
         """Delete the pod."""
@@ -82,18 +136,19 @@ class ClaimReader:
         try:
             made = self._made = await self._client.create(self._pods, body)
         except Refused as error:
-            raise BackendError(
-                f"the pod that reads the claim is refused: {error.message}", error.hint
-            ) from error
+            text = f"the pod that reads the claim is refused: {error.message}"
+            if error.code >= 500:
+                raise Refused(text, error.hint, code=error.code, reason=error.reason) from error
+            raise BackendError(text, error.hint) from error
         path, since = f"{self._pods}/{made['metadata']['name']}", time.monotonic()
         now: Any = made
-        while now is not None and time.monotonic() - since < _START:
+        while now is not None and time.monotonic() - since < self._within:
             phase = status.get(now, "status", "phase")
             if phase == "Running":
                 return made
             if phase in ("Failed", "Succeeded"):
                 break
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(self._look)
             now = await self._client.find(path)
         await self._remove()
         raise BackendError(f"the pod that reads the claim did not start: {_why(now)}.")
@@ -125,23 +180,28 @@ class SavedOutput:
         model: Returns the whole pod, or a template.
         owner: The job's object.
         end: Returns how the sidecar of a pod has ended; None before that.
+        python: The interpreter of the pod that reads the claim.
+        pause: Seconds before the first new try to remove the files.
     """
 
     def __init__(
         self,
-        reader: ClaimReader,
+        reader: Reader,
         replica: Replica,
         view: LatestPod,
         kept: Kept | None,
         model: Callable[[], Awaitable[Object]],
         owner: Object,
         end: Callable[[Object], Object | None],
+        *,
+        python: str = "python3",
+        pause: float = _PAUSE,
     ) -> None:
         self._reader, self._replica, self._view, self._end = reader, replica, view, end
         self._model, self._owner = model, owner
-        self._uid = view.uid
+        self._uid, self._begin = view.uid, bytearray()
         self._kept = kept
-        self._python = "python3"
+        self._python, self._pause = python, pause
 
     @property
     def folder(self) -> str:
@@ -152,14 +212,20 @@ class SavedOutput:
         """Wait until the files are on the claim, and run the command that sends them.
 
         Raises:
+            Refused, ClusterFault: The reason may pass.
             BackendError: They are not there, or cannot be read.
         """
         await success_of_sidecar(self._view, self._end)
         if self._kept is None:
             raise BackendError("their place on a claim is not known here.")
-        self._python = command[0]
         out = only_of(self._uid, streams.out, "the claim")
-        given = Streams(out, streams.err, streams.input)
+        begin = self._begin = bytearray()
+
+        def take(data: bytes) -> None:
+            begin.extend(data[: _FIRST - len(begin)])
+            out(data)
+
+        given = Streams(take, streams.err, streams.input)
         try:
             return await self._reader.execute(self._model, self._owner, command, given)
         except (ClusterFault, Refused):
@@ -172,14 +238,37 @@ class SavedOutput:
         """Remove the replica's folder, whose files are here; return why it stays, or ""."""
         if self._kept is None:
             return ""
-        words = bytearray()
-        request = {"do": "remove", "path": self.folder}
-        try:
-            command, streams = called(self._python, request, lambda _: None, words.extend)
-            code = await self._reader.execute(self._model, self._owner, command, streams)
-            why = failed(code, bytes(words)) if code else ""
-        except BackendError as error:
-            why = error.message
+        why, busy = "", False
+        for number in range(_TRIES):
+            await asyncio.sleep(self._pause * number)
+            try:
+                why, busy = await self._removed()
+                break
+            except BackendError as error:
+                why = error.message
+                if not isinstance(error, ClusterFault) and getattr(error, "code", 0) < 500:
+                    break
+        if busy:
+            return (
+                f"the files of {self._replica} are read by another kernel too, which removes them "
+                "from the claim."
+            )
         if not why:
             return ""
         return f"files of %output could not be removed: {why.rstrip('.')}. {self._kept.sentence}"
+
+    async def _removed(self) -> tuple[str, bool]:
+        """Remove the folder; return why that failed, and whether somebody else reads it."""
+        words = bytearray()
+        request = {"do": "remove", "path": self.folder, "pod": self._uid or self._writer()}
+        command, streams = called(self._python, request, lambda _: None, words.extend)
+        code = await self._reader.execute(self._model, self._owner, command, streams)
+        return (failed(code, bytes(words)) if code not in (0, BUSY) else ""), code == BUSY
+
+    def _writer(self) -> str:
+        """Return the uid of the pod, gone meanwhile, that wrote what has come; "" if unknown."""
+        if len(self._begin) < HEADER.size:
+            return ""
+        kind, size = HEADER.unpack_from(self._begin)
+        uid = self._begin[HEADER.size : HEADER.size + size]
+        return uid.decode(errors="replace") if kind == POD else ""

@@ -15,8 +15,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.replica_files import HELD
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics import outputs, volumes
 from ciao_kernel.magics.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Manifest, Replica, VolumeKind
@@ -28,8 +27,8 @@ READER = "ciao-output-reader"
 """Name of the pod that reads them, with a number behind it, and of its container."""
 FOLDER = "ciao-kernel/output-folder"
 """Annotation of the pods: the claim, and the folder of the job on it."""
-_CLAIM, _VOLUMES, _MARKS = "/ciao-claim", "/ciao-volumes", "/ciao-output"
-"""Where the claim is mounted, the volumes of the program, and the folder for marks."""
+_CLAIM, _VOLUMES = "/ciao-claim", "/ciao-volumes"
+"""Where the claim is mounted, and the volumes of the program."""
 _OWN = "ciao-output"
 """Folder on the claim that has the folders of jobs."""
 _FOLDER = re.compile(rf"(?:[^\x00-\x1f\x7f]+/)?{_OWN}/[0-9a-f]{{32}}")
@@ -37,11 +36,12 @@ _CLAIM_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _LONGEST = 3600
 """Seconds after which the cluster ends a pod that reads."""
 _STAYS = (
-    "import os,sys,time\nend=time.time()+float(sys.argv[1])\nwhile time.time()<end:\n"
-    " time.sleep(1)\n try: end=max(end,os.stat(sys.argv[2]).st_mtime+float(sys.argv[1]))\n"
-    " except OSError: pass\n"
+    "import os,sys,time\nstays=float(sys.argv[1]);end=time.monotonic()+stays\n"
+    "while time.monotonic()<end:\n time.sleep(1)\n"
+    " if any(n.isdigit() and int(n)!=os.getpid() for n in os.listdir('/proc')):\n"
+    "  end=time.monotonic()+stays\n"
 )
-"""The program of that pod: it ends when nobody has read for some time."""
+"""The program of that pod: it ends when no command has run beside it for some time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,7 @@ def volumes_of(pod: Any, words: Sequence[str]) -> list[tuple[str, Manifest, Mani
         pod: A pod of the job, or its template.
         words: The paths of ``%output``.
     """
-    containers = status.many(pod, "spec", "containers")
-    program = containers[0] if containers else {}
+    program = _program(pod)
     base = str(program.get("workingDir") or "")
     found = []
     for mount in status.many(program, "volumeMounts"):
@@ -192,28 +191,32 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
     Args:
         pod: A pod of the job, or its template.
         words: The paths of ``%output``.
-        stays: Seconds without a reader after which it ends.
+        stays: Seconds without a command after which it ends.
         owner: The job's object, with which the pod is deleted in any case.
+
+    Raises:
+        BackendError: The given one does not copy files to a claim.
     """
     sidecar, spec = _sidecar(pod), status.get(pod, "spec") or {}
     claim = _volume(pod, sidecar, _CLAIM)
+    command = status.get(sidecar, "command")
+    if not claim or not isinstance(command, list) or not command:
+        raise BackendError(f"the pods of the job have no container {NAME} with a claim.")
     sources, mounts = [claim], [{"name": claim["name"], "mountPath": _CLAIM}]
     for path, mount, volume in volumes_of(pod, words):
         sources += [volume] if volume not in sources else []
         place = {"mountPath": posixpath.join(_VOLUMES, path), "readOnly": True}
         mounts.append({**_only(mount, "name", "subPath"), **place})
-    contact = f"{_MARKS}/contact"
     container = {
         **_only(sidecar, "image", "resources", "securityContext"),
         "name": READER,
-        "command": [sidecar["command"][0], "-I", "-S", "-c", _STAYS, f"{stays:g}", contact],
-        "env": [{"name": HELD, "value": _MARKS}],
-        "volumeMounts": [*mounts, {"name": "output", "mountPath": _MARKS}],
+        "command": [command[0], "-I", "-S", "-c", _STAYS, f"{stays:g}"],
+        "volumeMounts": mounts,
     }
     made: Manifest = {
         **_only(spec, "securityContext", "tolerations", "nodeSelector", "imagePullSecrets"),
         "containers": [container],
-        "volumes": [*sources, {"name": "output", "emptyDir": {}}],
+        "volumes": sources,
         "restartPolicy": "Never",
         "activeDeadlineSeconds": _LONGEST,
         "terminationGracePeriodSeconds": 1,
@@ -241,6 +244,14 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
 def _sidecar(pod: Any) -> Any:
     all_of_them = status.many(pod, "spec", "initContainers")
     return next((one for one in all_of_them if one.get("name") == NAME), {})
+
+
+def _program(pod: Any) -> Any:
+    """Return the program's container; a cluster may have added others before it."""
+    containers = status.many(pod, "spec", "containers")
+    name = job_metadata.container({"metadata": {}, **(pod or {})})
+    first = containers[0] if containers else {}
+    return next((one for one in containers if one.get("name") == name), first)
 
 
 def _volume(pod: Any, container: Any, place: str) -> Any:

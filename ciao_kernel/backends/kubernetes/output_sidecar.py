@@ -21,7 +21,14 @@ from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import registry_program, replica_files, results, site_folder
+from ciao_kernel.delivery import (
+    checkpoints,
+    output_keeper,
+    registry_program,
+    replica_files,
+    results,
+    site_folder,
+)
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
@@ -86,7 +93,8 @@ def add(
     start = [artifact.python, "-I", "-S", script]
     grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
-    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *spec.kept_paths, "--"]
+    words = [*spec.kept_paths, *_without(spec)]
+    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *words, "--"]
     keep = ["keep", _PLACE, f"{settings.fetch_wait:g}"]
     patience = LONGEST
     # Others may be about to end too, and are deleted when the job is over.
@@ -101,7 +109,7 @@ def add(
         keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
     if isinstance(upload, Copying):
         keep = ["save", _PLACE, str(LONGEST_WRITING), linger, most, upload.folder]
-        keep += spec.kept_paths
+        keep += words
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})
@@ -152,6 +160,19 @@ def add(
         "volumes": [*pod["volumes"], *volumes],
         "terminationGracePeriodSeconds": patience,
     }
+
+
+def _without(spec: JobSpec) -> list[str]:
+    """Return the words for the folders of the program whose files stay where they are.
+
+    Event files of ``%tensorboard`` come from volumes too.
+    """
+    places = [one.where for one in spec.volumes]
+    places += [checkpoints.WHERE] if spec.checkpoint is not None else []
+    logs = spec.tensorboard
+    own = [one for one in places if logs is None or not overlap(one, logs)]
+    own = [one for one in own if not one.startswith("/")]
+    return [output_keeper.WITHOUT, *own] if own else []
 
 
 def _logs(program: Manifest, spec: JobSpec, artifact: Artifact) -> list[Manifest]:

@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 _WORDS, _TRIES, _PAUSE = 400, 6, 0.5
 _FORBIDDEN = (401, 403, 405)
 """Codes of a registry in which nothing can be deleted, or not by this account."""
+_BY_DIGEST_ALONE = (400, 405)
+"""Codes of a registry that deletes no tags; without what it points to, a tag is of no use."""
 _SMALL, _BATCH = 1 << 20, 64
 """Bytes and number of the files that are read in one step."""
 _CODE = re.compile(r"HTTP (\d{3})$")
@@ -144,8 +146,13 @@ class PushedOutput:
 def _delete(repository: Repository, digest: str, tag: str) -> None:
     """Delete an artifact, and its tag, which some registries keep."""
     repository.delete_manifest(digest)
-    if repository.has_manifest(tag, MANIFEST) == digest:
+    if repository.has_manifest(tag, MANIFEST) != digest:
+        return
+    try:
         repository.delete_manifest(tag)
+    except RegistryFault as fault:
+        if fault.code not in _BY_DIGEST_ALONE:
+            raise
 
 
 def _batches(files: Sequence[ArtifactFile]) -> Iterator[Sequence[ArtifactFile]]:

@@ -34,8 +34,9 @@ from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
-from ciao_kernel.delivery.transfers import Execute
+from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
+from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Manifest, Replica
@@ -71,7 +72,11 @@ def registry(client: Client, settings: Settings, job: Job) -> Callable[[], Repos
 
 def claim_reader(client: Client, job: Job) -> ClaimReader:
     """Return what reads the claim of a job, for all replicas; it has to be closed."""
-    return ClaimReader(client, job.place, outputs.paths(job.header))
+
+    async def run(path: str, command: Sequence[str], streams: Streams) -> int:
+        return await exec.execute(client, path, output_claim.READER, command, streams)
+
+    return ClaimReader(client, run, job.place, outputs.paths(job.header))
 
 
 def on_claim(
@@ -106,7 +111,8 @@ def on_claim(
         return next((one for one in templates if output_claim.kept(one)), template)
 
     kept = output_claim.kept(template)
-    saved = SavedOutput(reader, replica, view, kept, model, item, output_sidecar.end)
+    python = python_of(job, settings.cluster_python)
+    saved = SavedOutput(reader, replica, view, kept, model, item, output_sidecar.end, python=python)
     # What is in the volumes of the program is there once, and replicas have it together.
     first = replica == (job_metadata.decider(item) or job.replicas[0])
     more = {"kept": saved.folder, **(output_claim.also(job.header) if first else {})}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,7 @@ class Claim:
         stopped: bool = False,
         before: Any = (),
         replica: str = "worker-0",
+        more: Sequence[str] = (),
     ) -> tuple[int, str]:
         """Let the sidecar copy the files at the program's end; return its code and its words."""
         marks = self.program.parent / f"marks-{uid}"
@@ -60,6 +63,7 @@ class Claim:
             (marks / replica_files.STOPPED).touch()
         keeper = self.program / ".ciao" / results.KEEPER
         words = ["save", str(marks), "30", "0", str(limit), str(self.path), "model/", "absent.txt"]
+        words += more
         with subprocess.Popen(
             [*before, sys.executable, "-I", "-S", str(keeper), *words],
             cwd=self.program,
@@ -72,13 +76,23 @@ class Claim:
             _, err = process.communicate()
             return process.returncode, err
 
-    def fetch(self, here: Path, limit: int = 10**9, **more: Any) -> Fetch:
+    def fetch(
+        self,
+        here: Path,
+        limit: int = 10**9,
+        *,
+        waits: bool = False,
+        on_progress: Callable[[int, int], object] = lambda *_: None,
+        **more: Any,
+    ) -> Fetch:
         return Fetch(
             Pod(self.path.parent).execute,
             sys.executable,
             ["model/", "absent.txt"],
             ReturnedFiles(here).receiver(WORKER),
             limit,
+            waits=waits,
+            on_progress=on_progress,
             base=str(self.own / replica_files.COPIES),
             more={"kept": str(self.own), **more},
         )
@@ -93,6 +107,17 @@ def claim(folder: Path, tmp_path: Path) -> Claim:
 
 def names(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir())
+
+
+def remove(claim: Claim, pod: str = "one") -> int:
+    """Run the command that removes the files of a pod; return its exit code."""
+    request = {"do": "remove", "path": str(claim.own), "pod": pod}
+    command = transfers.called(sys.executable, request, lambda _: None, lambda _: None)
+    return asyncio.run(Pod(claim.path.parent.parent).execute(*command))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_files_are_copied_and_read_and_removed(claim: Claim, tmp_path: Path) -> None:
@@ -110,14 +135,10 @@ def test_files_are_copied_and_read_and_removed(claim: Claim, tmp_path: Path) -> 
     assert one.listing.missing == ("absent.txt",)
     (claim.path / "worker-1").mkdir()
 
-    async def remove(path: Path) -> int:
-        request = {"do": "remove", "path": str(path)}
-        command = transfers.called(sys.executable, request, lambda _: None, lambda _: None)
-        return await Pod(tmp_path).execute(*command)
-
-    assert asyncio.run(remove(claim.own)) == 0
+    assert remove(claim) == 0
     assert names(claim.path) == ["worker-1"]
-    assert asyncio.run(remove(claim.path / "worker-1")) == 0
+    (claim.path / "worker-1").rmdir()
+    assert remove(claim) == 0
     assert not claim.path.exists()
     with pytest.raises(BackendError, match=r"^they are there no more: they were fetched, or"):
         asyncio.run(claim.fetch(here).run())
@@ -157,6 +178,111 @@ def test_too_large_files_are_not_copied_and_the_size_is_told(claim: Claim, tmp_p
     assert not list((claim.own / "files").rglob("*.bin"))
     with pytest.raises(BackendError, match=r"^its files have 400\.0 kB, and fetchLimit is 1\.0 kB"):
         asyncio.run(claim.fetch(tmp_path / "here", limit=1000).run())
+
+
+def test_jobs_and_replicas_of_other_users_may_write_beside_and_read(claim: Claim) -> None:
+    """Nobody but its owner can list the folder of all jobs, whose names are secret."""
+    secret = claim.program / "model/secret.txt"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    before = os.umask(0o077)
+    try:
+        assert claim.save() == (0, "")
+    finally:
+        os.umask(before)
+    assert (mode(claim.path.parent), mode(claim.path)) == (0o1733, 0o1777)
+    assert mode(claim.own) == 0o755
+    assert mode(claim.own / "files/model/secret.txt") == 0o644
+    assert claim.save("two", replica="worker-1") == (0, "")
+    assert names(claim.path) == ["worker-0", "worker-1"]
+
+
+def test_files_of_a_pod_that_were_not_fetched_are_never_removed(claim: Claim) -> None:
+    """A later try has written its own in place of those that are here."""
+    assert claim.save("two") == (0, "")
+    assert remove(claim, "one") == 0
+    assert names(claim.path) == ["worker-0"]
+    for damaged in ("", "../../data", "one/.."):
+        assert remove(claim, damaged) == 1
+    assert remove(claim, "two") == 0
+    assert not claim.path.exists()
+
+
+def test_what_killed_pods_and_cut_removals_left_is_removed(claim: Claim) -> None:
+    """A pod that copies meanwhile keeps its part."""
+    claim.path.mkdir(parents=True)
+    (claim.path / "worker-0.zero/files").mkdir(parents=True)
+    assert claim.save() == (0, "")
+    assert names(claim.path) == ["worker-0"]
+    (claim.path / "worker-0.earlier").mkdir()
+    old = (claim.own / replica_files.POD_MARK).stat().st_mtime - 1
+    os.utime(claim.path / "worker-0.earlier", (old, old))
+    (claim.path / "worker-0.later").mkdir()
+    (claim.path / "worker-01.other").mkdir()
+    assert remove(claim) == 0
+    assert names(claim.path) == ["worker-0.later", "worker-01.other"]
+    (claim.path / "worker-0.one/files").mkdir(parents=True)  # its removal was cut
+    assert remove(claim) == 0
+    assert names(claim.path) == ["worker-0.later", "worker-01.other"]
+
+
+def test_of_two_kernels_both_have_whole_files_and_the_last_one_removes_them(
+    claim: Claim, tmp_path: Path
+) -> None:
+    assert claim.save() == (0, "")
+
+    async def main() -> None:
+        pod = Pod(claim.path.parent)
+        reading = asyncio.Event()
+        begun = lambda *_: reading.set()  # noqa: E731
+        slow = claim.fetch(tmp_path / "slow", waits=True, on_progress=begun)
+        fetching = asyncio.ensure_future(slow.run())
+        await reading.wait()
+        quick = claim.fetch(tmp_path / "quick")
+        await quick.run()
+        request = {"do": "remove", "path": str(claim.own), "pod": "one"}
+        streams = transfers.called(sys.executable, request, lambda _: None, lambda _: None)
+        assert await pod.execute(*streams) == replica_files.BUSY
+        assert claim.own.exists()
+        await slow.arrived.wait()
+        slow.release()
+        await fetching
+
+    asyncio.run(main())
+    for kernel in ("slow", "quick"):
+        data = (tmp_path / kernel / "model/net.bin").read_bytes()
+        assert data == (claim.program / "model/net.bin").read_bytes()
+    assert remove(claim) == 0
+    assert remove(claim) == 0
+    assert not claim.path.exists()
+
+
+def test_folders_that_stay_where_they_are_are_not_copied(claim: Claim) -> None:
+    (claim.program / "model/volume").mkdir()
+    (claim.program / "model/volume/large.bin").write_bytes(b"x")
+    (claim.program / "model/volumes").mkdir()
+    (claim.program / "model/volumes/own.bin").write_bytes(b"x")
+    assert claim.save(more=["--without", "model/volume"]) == (0, "")
+    assert not (claim.own / "files/model/volume").exists()
+    assert (claim.own / "files/model/volumes/own.bin").exists()
+
+
+def test_a_program_in_an_image_gives_no_copies_of_its_volumes(claim: Claim, tmp_path: Path) -> None:
+    marks = tmp_path / "marks-run"
+    marks.mkdir()
+    keeper = str(claim.program / ".ciao" / results.KEEPER)
+    write = (
+        "import os; os.makedirs('model/volume'); open('model/volume/x','w').close();"
+        "open('model/y','w').close()"
+    )
+    words = ["run", str(marks), "1", str(tmp_path / "copies"), "1000000", "model/", "*.txt"]
+    words += ["--without", "model/volume", "--", sys.executable, "-c", write]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", keeper, *words], cwd=claim.program, check=False
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "copies/model/y").exists()
+    assert not (tmp_path / "copies/model/volume").exists()
 
 
 def test_a_claim_to_which_nobody_may_write_is_told(claim: Claim) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import output_claim
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Checkpoint, JobSpec, Replica, Volume, VolumeKind
 from ciao_kernel.session import planning
 
@@ -115,7 +115,7 @@ def test_the_pod_that_reads_has_the_claims_and_restrictions_and_nothing_else() -
     spec = made["spec"]
     (container,) = spec["containers"]
     places = {one["mountPath"]: one for one in container["volumeMounts"]}
-    assert set(places) == {"/ciao-claim", "/ciao-volumes/output", "/ciao-output"}
+    assert set(places) == {"/ciao-claim", "/ciao-volumes/output"}
     assert places["/ciao-volumes/output"] == {
         "name": "volume-0",
         "mountPath": "/ciao-volumes/output",
@@ -123,7 +123,7 @@ def test_the_pod_that_reads_has_the_claims_and_restrictions_and_nothing_else() -
         "readOnly": True,
     }
     claims = [one.get("persistentVolumeClaim", {}).get("claimName") for one in spec["volumes"]]
-    assert claims == ["results", "data", None]
+    assert claims == ["results", "data"]
     assert spec["securityContext"] == {"runAsNonRoot": True}
     assert container["securityContext"] == {"allowPrivilegeEscalation": False}
     assert container["resources"] == {"limits": {"memory": "256Mi"}}
@@ -132,6 +132,25 @@ def test_the_pod_that_reads_has_the_claims_and_restrictions_and_nothing_else() -
     assert "node-a" in str(spec["affinity"])
     (reference,) = made["metadata"]["ownerReferences"]
     assert reference == {"apiVersion": "v1", "kind": "TFJob", "name": "job", "uid": "one"}
+
+
+def test_a_container_that_a_cluster_has_added_first_is_not_the_program() -> None:
+    injected = pod()
+    injected["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "python"}
+    containers = injected["spec"]["containers"]
+    other = {"name": "istio-proxy", "volumeMounts": [{"name": "shm", "mountPath": "/output"}]}
+    injected["spec"]["containers"] = [other, *containers]
+    (found,) = output_claim.volumes_of(injected, ["output/"])
+    assert found[0] == "output"
+    assert found[1]["name"] == "volume-0"
+
+
+@pytest.mark.parametrize("what", ["initContainers", "volumes"])
+def test_pods_that_copy_nothing_to_a_claim_give_an_error(what: str) -> None:
+    with pytest.raises(BackendError, match="no container ciao-output-claim with a claim"):
+        output_claim.reader(pod(**{what: []}), ["output/"], 60, {})
+    with pytest.raises(BackendError, match="no container ciao-output-claim with a claim"):
+        output_claim.reader({"spec": {}}, ["output/"], 60, {})
 
 
 def test_a_claim_that_the_pod_has_already_is_not_added_again() -> None:
