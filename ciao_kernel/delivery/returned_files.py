@@ -86,6 +86,21 @@ class ReturnedFiles:
             told["way"], told["try"], told["pod"] = str(way), self.tries, pod
             told["faults"] = dict(listing.faults)
             told["changed"] = list(listing.changed)
+            told.pop("removed", None)
+
+    def note_removed(self, replica: Replica) -> None:
+        """Record that the files of a replica are no more where its pod has sent them."""
+        with self._changing():
+            self._of(str(replica))["removed"] = True
+
+    def leaves_copy(self, replica: Replica, pod: str) -> bool:
+        """Return whether what a pod has copied to a claim is all here, and may still be there.
+
+        Files that could not be read have no other copy.
+        """
+        one = self._record.get(str(replica), {})
+        done = one.get("removed") or one.get("faults") or one.get("way") != str(OutputWay.CLAIM)
+        return not done and self.has_all(replica, pod)
 
     def has_all(self, replica: Replica, pod: str) -> bool:
         """Return whether the files of a pod were brought back, and are still here."""

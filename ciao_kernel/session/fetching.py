@@ -25,9 +25,10 @@ from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay, event_files
-from ciao_kernel.plugins import Backend, Emit, Sending, Step
+from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step
 from ciao_kernel.session import returned_values
 from ciao_kernel.session.warm import found_runs, logged_files
+from ciao_kernel.session.warm.logged_files import Logged
 from ciao_kernel.visible_text import listed, visible
 
 
@@ -65,17 +66,25 @@ async def fetch(
     returned = ReturnedFiles(folder, job.tries)
     faults: list[CiaoError] = []
     for replica in replicas:
+        logged: Logged | None = None
         try:
-            if await _fetch_logged(backend, job, replica, words, returned, emit):
-                returned = ReturnedFiles(folder, job.tries)
+            if job.warm_run:
+                logged = await logged_files.fetch(backend, job, replica, job.warm_run, words)
+            if logged is None or not logged.arrived:
+                # Where the replica still lives, it has what was too much for its log.
+                if not has_folder:
+                    raise _gone(job, replica)
+                await _fetch_one(
+                    backend, job, replica, words or default_words(job), returned, settings, emit
+                )
                 continue
-            if not has_folder:
-                raise _gone(job, replica)
-            await _fetch_one(
-                backend, job, replica, words or default_words(job), returned, settings, emit
-            )
         except CiaoError as error:
-            faults.append(error)
+            if logged is None:
+                faults.append(error)
+                continue
+        for event in logged.said:
+            emit(event)
+        returned = ReturnedFiles(folder, job.tries)
     if len(faults) == len(replicas):
         raise faults[0]
     for fault in faults:
@@ -86,23 +95,6 @@ async def fetch(
 def default_words(job: Job) -> tuple[str, ...]:
     """Return the paths that are meant if somebody names none."""
     return outputs.paths(job.header) or (OUTPUT_FOLDER,)
-
-
-async def _fetch_logged(
-    backend: Backend,
-    job: Job,
-    replica: Replica,
-    words: Sequence[str],
-    returned: ReturnedFiles,
-    emit: Emit,
-) -> bool:
-    """Return whether a warm run has its files in the log of a replica, which are here then."""
-    if not job.warm_run:
-        return False
-    said = await logged_files.fetch(backend, job, replica, job.warm_run, words)
-    for event in said or ():
-        emit(event)
-    return said is not None
 
 
 def _gone(job: Job, replica: Replica) -> BackendError:
@@ -135,15 +127,17 @@ async def _fetch_one(
     if sent is not None:
         way, limit, pod, execute = sent.way, sent.limit, sent.pod, sent.execute
         options = dict(sent.options)
-        if pod and returned.has_all(replica, pod):
-            return
         kept = _kept(job.header)
-        if set(words) - set(kept):
+        if set(words) - set(kept) and not (pod and returned.has_all(replica, pod)):
             emit(Notice(f"{replica} has ended, and gives the files of %output alone."))
         words = kept
     async with contextlib.AsyncExitStack() as at_end:
         if sent is not None and sent.close is not None:
             at_end.push_async_callback(sent.close)
+        if sent is not None and pod and returned.has_all(replica, pod):
+            if returned.leaves_copy(replica, pod):  # whoever fetched them was stopped
+                await _remove(replica, sent, returned, emit)
+            return
         with Step(emit, f"fetching the files of {replica}", timed=False) as step:
             one = Fetch(
                 execute,
@@ -165,8 +159,18 @@ async def _fetch_one(
         returned.note(replica, one.listing, way, pod)
         if why := why_kept(replica, way, one.listing):
             emit(Notice(why))
-        elif sent is not None and sent.remove is not None and (said := await sent.remove()):
-            emit(Notice(said))
+        elif sent is not None:
+            await _remove(replica, sent, returned, emit)
+
+
+async def _remove(replica: Replica, sent: SentFiles, returned: ReturnedFiles, emit: Emit) -> None:
+    """Remove the files of a replica, which are here, where it has sent them."""
+    if sent.remove is None:
+        return
+    if said := await sent.remove():
+        emit(Notice(said))
+    else:
+        returned.note_removed(replica)
 
 
 def _kept(header: str) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ from ciao_kernel.plugins import SentFiles
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
 _LAST_WORDS = 0.5
+_LAST_REMOVAL = 3.0
+"""Seconds after the cell's end for removals that have begun."""
 
 
 class OutputFetch:
@@ -52,6 +54,7 @@ class OutputFetch:
         settings: Interpreter, limit, waiting times.
         wake: Called when something has changed.
         make: Makes the fetch from one replica.
+        on_claim: Returns the files that a pod copies to a claim.
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class OutputFetch:
         settings: Settings,
         wake: Callable[[], None],
         make: Callable[..., Fetch] = Fetch,
+        on_claim: Callable[..., SentFiles] = sent_files.on_claim,
     ) -> None:
-        self._make = make
+        self._make, self._on_claim = make, on_claim
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
         words = list(outputs.paths(job.header))
         if logs := event_folder.asked(job.header):
@@ -75,6 +79,7 @@ class OutputFetch:
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
         self._views: dict[str, LatestPod] = {}
         """Pods that send their files, by their uids."""
+        self._removals: list[asyncio.Task[None]] = []
         self._events: list[Event] = []
         self._registry = sent_files.registry(client, settings, job)
         self._reader = sent_files.claim_reader(client, job)
@@ -126,7 +131,8 @@ class OutputFetch:
                 one.release()
         sending = sorted(one for one, pod in present.items() if output_sidecar.sends(pod))
         mine += [self._start(one, present[one], held=False) for one in sending]
-        self.busy = not all(one.settled for one in mine)
+        removing = any(not one.done() for one in self._removals)
+        self.busy = removing or not all(one.settled for one in mine)
 
     def job_is_gone(self, pods: Mapping[Replica, Object | None]) -> None:
         """Let what is being fetched come: the job was deleted, and its pods end.
@@ -164,8 +170,16 @@ class OutputFetch:
             view.update(by_uid.get(uid))
 
     async def close(self) -> None:
-        """Stop fetching; what is not released stays for a while."""
+        """Stop fetching; what is not released stays for a while.
+
+        Where files are here, a removal that has begun gets some time.
+        """
         tasks = [one.task for one in self._tasks.values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        if self._removals:
+            await asyncio.wait(self._removals, timeout=_LAST_REMOVAL)
+        tasks += self._removals
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -204,7 +218,9 @@ class OutputFetch:
             view = self._views[uid] = LatestPod(pod)
             sent = self._sent(replica, pod, view, way)
             make = self._making(sent.execute, way, sent.options)
-            remove = partial(self._remove, sent.remove) if sent.remove is not None else None
+            remove = partial(self._remove, replica, sent.remove) if sent.remove else None
+            if remove is not None and self._files.leaves_copy(replica, uid):
+                self._begin_removal(replica, sent.remove)  # whoever fetched them was stopped
         else:
             make, remove = self._making(self._in_pod(replica, pod, held=held)), None
         if not one.arrived:
@@ -216,7 +232,7 @@ class OutputFetch:
     def _sent(self, replica: Replica, pod: Object, view: LatestPod, way: OutputWay) -> SentFiles:
         settings, job = self._settings, self._job
         if way is OutputWay.CLAIM:
-            return sent_files.on_claim(
+            return self._on_claim(
                 self._client, settings, job, replica, view, pod, self._item, self._reader
             )
         return sent_files.of_pod(self._client, settings, job, replica, view, way, self._registry)
@@ -231,11 +247,27 @@ class OutputFetch:
 
         return execute
 
-    async def _remove(self, remove: Callable[[], Awaitable[str]]) -> None:
-        """Remove what a pod has sent, as its files are here; say once if that is not possible."""
-        if (said := await remove()) and said not in self._said:
-            self._said.add(said)
-            self._emit(Notice(said))
+    async def _remove(self, replica: Replica, remove: Callable[[], Awaitable[str]]) -> None:
+        """Remove what a pod has sent, as its files are here; say once if that is not possible.
+
+        The end of the cell does not end the removal: see :meth:`close`.
+        """
+        await asyncio.shield(self._begin_removal(replica, remove))
+
+    def _begin_removal(
+        self, replica: Replica, remove: Callable[[], Awaitable[str]]
+    ) -> asyncio.Task[None]:
+        async def work() -> None:
+            if not (said := await remove()):
+                self._files.note_removed(replica)
+            elif said not in self._said:
+                self._said.add(said)
+                self._emit(Notice(said))
+
+        task = asyncio.get_running_loop().create_task(work())
+        task.add_done_callback(lambda _: self._wake())
+        self._removals.append(task)
+        return task
 
     def _making(
         self,

@@ -16,6 +16,7 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
+    job_status,
     manifest,
     output_checks,
     output_claim,
@@ -39,7 +40,7 @@ from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics import outputs
-from ciao_kernel.model import Job, Manifest, Replica
+from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import SentFiles
@@ -171,6 +172,8 @@ async def later(
         BackendError: Nothing can be had any more.
     """
     if pod is None:
+        if why := _why_not_begun(job, item):
+            raise BackendError(f"there are no files of {replica} yet: {why}.")
         view = LatestPod(None)
         templates = await _templates(client, job, item)
         if model := next((one for one in templates if output_claim.kept(one)), None):
@@ -196,6 +199,31 @@ async def later(
 
         return replace(found, execute=execute)
     raise BackendError(f"the files of {replica} are lost: {_why(settings, job, pod)}.", _OUTLASTS)
+
+
+_BEGUN = ("active", "ready", "succeeded", "failed")
+"""Numbers of pods in the status of a job's object."""
+
+
+def _why_not_begun(job: Job, item: Object) -> str:
+    """Return why a job has not begun, as the end of a sentence; "" if it has, or maybe."""
+    now = job_status.of_job(job, item, {})
+    if now.state is not State.PENDING:
+        return ""
+    if now.reason:
+        return f"{job.name} has not begun ({now.message or now.reason})"
+    about = status.get(item, "status")
+    seen = {str(one.get("type")) for one in status.many(about, "conditions")}
+    if seen & {"Running", "Restarting"} or _counts(about):
+        return ""
+    return f"{job.name} has not begun"
+
+
+def _counts(about: Any) -> bool:
+    """Return whether a status counts pods somewhere."""
+    if isinstance(about, dict):
+        return any(about.get(name) for name in _BEGUN) or any(map(_counts, about.values()))
+    return isinstance(about, list) and any(map(_counts, about))
 
 
 def _sent(settings: Settings, way: OutputWay, pod: str, execute: Execute) -> SentFiles:

@@ -78,6 +78,11 @@ class RunFiles:
         """Return whether a replica has written files, or why not, into its log."""
         return replica in self._lines or replica in self._faults
 
+    @property
+    def arrived(self) -> bool:
+        """Return whether all files are here that were to be brought."""
+        return bool(self._fetches) and all(one.arrived for one in self._fetches)
+
     async def bring(self, replicas: Iterable[Replica], emit: Emit) -> None:
         """Fetch the files; what fails is said, and no error.
 

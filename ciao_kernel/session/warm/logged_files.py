@@ -6,6 +6,7 @@ The kernel that starts a run takes them by itself (:mod:`.files`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class LoggedFiles:
         self._runs: dict[Replica, tuple[int, RunFiles]] = {}
         self.found = False
         """Whether a log had the files of a run, or the reason why there are none."""
+        self.arrived = False
+        """Whether all files of a run have come from a log."""
 
     async def take(self, replica: Replica, marker: Mapping[str, Any]) -> list[Event]:
         """Take a marker; return what is to be said when all files of a replica have come.
@@ -73,15 +76,26 @@ class LoggedFiles:
             return []
         said: list[Event] = []
         await files.bring([replica], said.append)
-        if ReturnedFiles(folder).has_some(replica) and not self._again:
+        self.arrived = files.arrived
+        if files.arrived and not self._again:
             text = f"brought back by the log: the files of run {number} of {replica}, to {folder}"
             said.append(Notice(text))
         return said
 
 
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What came of the files of a run from a log."""
+
+    said: list[Event]
+    """What is to be said, as the reason why nothing was sent."""
+    arrived: bool
+    """Whether all files are here."""
+
+
 async def fetch(
     backend: Backend, job: Job, replica: Replica, number: int, words: Sequence[str]
-) -> list[Event] | None:
+) -> Logged | None:
     """Bring the files of a run out of the log of a replica.
 
     Args:
@@ -92,7 +106,7 @@ async def fetch(
         words: Paths that are asked for; none means all that the run gave.
 
     Returns:
-        What is to be said; None if the log has no files of that run, or not all that are asked for.
+        None if the log has no files of that run, or not all that are asked for.
 
     Raises:
         BackendError: The log does not exist.
@@ -103,7 +117,7 @@ async def fetch(
             if part.get("ev") == "end" and set(words) - set(_words(part)):
                 return None
             said += await files.take(replica, part)
-    return said if files.found else None
+    return Logged(said, files.arrived) if files.found else None
 
 
 def _words(marker: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,20 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_store, sent_files
+from ciao_kernel.backends.kubernetes import (
+    output_claim,
+    output_sidecar,
+    output_store,
+    sent_files,
+)
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import SentFiles
 from ciao_kernel.session import fetching
 from tests.integration.kube import test_output_log as by_log
@@ -24,6 +33,7 @@ from tests.integration.kube import test_output_store as by_store
 from tests.integration.kube.test_output_log import WORKER, Kubelet, stamped, written
 from tests.integration.kube.test_output_store import Store, wrote
 from tests.integration.kube.test_responses import client, serving
+from tests.integration.test_transfers import Pod
 
 folder, keys = by_log.folder, by_store.keys
 PATHS = ["model/", "absent.txt"]
@@ -62,6 +72,7 @@ def item(annotations: dict[str, str]) -> dict[str, Any]:
         "kind": "TFJob",
         "metadata": {"name": "job"},
         "spec": {"tfReplicaSpecs": {"Worker": {"template": template}}},
+        "status": {"conditions": [{"type": "Running", "status": "True"}]},
     }
 
 
@@ -187,6 +198,101 @@ def test_what_is_lost_is_said(
         asyncio.run(fetched(backend, job(tmp_path, header)))
     assert caught.value.message == words
     assert "by:s3" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("queue", "status", "why"),
+    [
+        ("", {}, "job has not begun"),
+        ("", {"conditions": [{"type": "Created", "status": "True"}]}, "job has not begun"),
+        (
+            "team",
+            {"conditions": [{"type": "Suspended", "status": "True"}]},
+            "job has not begun (waits in queue team)",
+        ),
+    ],
+)
+def test_files_of_a_job_that_has_not_begun_are_no_lost_ones(
+    tmp_path: Path, queue: str, status: dict[str, Any], why: str
+) -> None:
+    none: Any = None
+    waiting = item({output_claim.FOLDER: f"results/ciao-output/{'0' * 32}"}) | {"status": status}
+    if queue:
+        waiting["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        waiting["spec"]["runPolicy"] = {"suspend": True}
+    with pytest.raises(BackendError) as caught:
+        asyncio.run(fetched(Backend(none, Settings(), None, waiting), job(tmp_path)))
+    assert caught.value.message == f"there are no files of worker-0 yet: {why}."
+
+
+@dataclass
+class OnClaim:
+    """A backend with the files of an ended pod on a claim."""
+
+    folder: Path
+    says: str = ""
+    removed: int = 0
+    closed: int = 0
+
+    async def sent(self, job: Job, replica: Replica) -> SentFiles:
+        async def remove() -> str:
+            self.removed += 1
+            return self.says
+
+        async def close() -> None:
+            self.closed += 1
+
+        execute = Pod(self.folder).execute
+        return SentFiles(OutputWay.CLAIM, 10**9, "one", {}, execute, remove, close)
+
+    async def execute(self, *given: Any) -> int:
+        raise AssertionError(given)
+
+
+def test_what_a_stopped_cell_has_left_on_a_claim_is_removed_by_the_next_look(
+    folder: Path, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    left = OnClaim(folder, "the reader was deleted.")
+    about = job(here)
+
+    async def look() -> list[str]:
+        said: list[Event] = []
+        await fetching.fetch(
+            left,  # type: ignore[arg-type]
+            about,
+            about.replicas,
+            ["model/"],
+            Settings(cluster_python=sys.executable),
+            said.append,  # type: ignore[arg-type]
+        )
+        return [one.text for one in said if isinstance(one, Notice)]
+
+    assert asyncio.run(look()) == ["the reader was deleted."]
+    left.says = ""
+    assert asyncio.run(look()) == []
+    assert (left.removed, left.closed) == (2, 2)
+    assert asyncio.run(look()) == []
+    assert (left.removed, left.closed) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("way", "listing"),
+    [(OutputWay.EXEC, Listing()), (OutputWay.CLAIM, Listing(faults={"model/x": "it is damaged"}))],
+)
+def test_files_without_another_copy_are_never_removed(
+    tmp_path: Path, way: OutputWay, listing: Listing
+) -> None:
+    returned = ReturnedFiles(tmp_path)
+    returned.note(WORKER, Listing(), OutputWay.CLAIM, "one")
+    assert returned.leaves_copy(WORKER, "one")
+    assert not returned.leaves_copy(WORKER, "two")
+    returned.note_removed(WORKER)
+    assert not returned.leaves_copy(WORKER, "one")
+    returned.note(WORKER, Listing(), OutputWay.CLAIM, "two")
+    assert returned.leaves_copy(WORKER, "two")
+    returned.note(WORKER, listing, way, "one")
+    assert not returned.leaves_copy(WORKER, "one")
 
 
 def test_what_came_earlier_is_named_if_nothing_can_be_had_any_more(

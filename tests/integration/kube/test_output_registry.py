@@ -409,6 +409,25 @@ def test_a_registry_that_deletes_nothing_keeps_the_files(way: Way) -> None:
     )
 
 
+@pytest.mark.parametrize("way", [Behaviour(tags_stay=True)], indirect=True)
+@pytest.mark.parametrize("code", [400, 405])
+def test_a_registry_that_deletes_by_digest_alone_has_deleted_the_files(way: Way, code: int) -> None:
+    refused: list[str] = []
+
+    def refuse(handler: Handler) -> bool:
+        version = handler.path.rpartition("/")[2]
+        if handler.command != "DELETE" or version.startswith("sha256:"):
+            return False
+        refused.append(version)
+        handler.error(code, "UNSUPPORTED")
+        return True
+
+    way.fake.how.before = refuse
+    said = way.bring()
+    assert refused == ["ciao-one"]
+    assert not [one for one in said if "stay in" in one]
+
+
 def test_files_that_another_kernel_has_fetched_are_not_there(way: Way) -> None:
     way.bring()
     way.here = way.here.parent / "another"

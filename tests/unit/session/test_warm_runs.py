@@ -810,6 +810,51 @@ def test_files_of_an_earlier_run_are_fetched_out_of_the_log(tmp_path: Path) -> N
     run(main)
 
 
+class TooLarge(LoggingReplicas):
+    """Replicas whose files were too large for their logs."""
+
+    alive = True
+
+    def give(self, replica: Replica, number: int) -> None:
+        self.say(replica, ev="given", id=number, fault="they are too large")
+
+    async def execute(self, job: Job, replica: Replica, command: Any, streams: Streams) -> int:
+        if not self.alive:
+            raise BackendError(f"{replica} has no pod.")
+        return await super().execute(job, replica, command, streams)
+
+
+def test_what_was_too_much_for_a_log_is_fetched_from_replicas_that_still_live(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        inner = TooLarge(tmp_path)
+        job, said = await inner.found(), list[Event]()
+
+        async def fetch() -> list[str]:
+            del said[:]
+            await fetching.fetch(
+                inner,  # type: ignore[arg-type]
+                job,
+                job.replicas,
+                (),
+                Settings(),
+                said.append,
+            )
+            return [one.text for one in said if isinstance(one, Notice)]
+
+        assert await fetch() == []
+        assert (tmp_path / "job/run-3/same").exists()
+        (tmp_path / "job/run-3/same").unlink()
+        inner.alive = False
+        assert await fetch() == [
+            f"the files of worker-{number} did not come back: they are too large."
+            for number in (0, 1)
+        ]
+
+    run(main)
+
+
 def test_paths_of_a_run_are_those_of_its_own_cell(tmp_path: Path) -> None:
     async def main() -> None:
         inner = LoggingReplicas(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,8 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.plugins import SentFiles
 
 FIRST, SECOND, PS = Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)
 ITEM: dict[str, Any] = {
@@ -273,3 +275,86 @@ def test_a_follower_that_ends_leaves_no_task_of_a_fetch(
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     follow(tmp_path, work)
+
+
+class Claim:
+    """Files on a claim, of which each removal takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.begun = self.removed = 0
+        self.goes_on = asyncio.Event()
+
+    def on_claim(self, *given: Any) -> SentFiles:
+        async def execute(*_: Any) -> int:
+            return 0
+
+        async def remove() -> str:
+            self.begun += 1
+            await self.goes_on.wait()
+            self.removed += 1
+            return ""
+
+        return SentFiles(OutputWay.CLAIM, 1, "worker-0", {}, execute, remove)
+
+
+def ended_by_claim() -> dict[str, Any]:
+    found = pod(FIRST, ended=True)
+    found["status"]["initContainerStatuses"] = [
+        {"name": "ciao-output-claim", "state": {"running": {}}}
+    ]
+    return found
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_removal_goes_on_when_its_cell_is_stopped(
+    tmp_path: Path, made: list[FakeFetch], stopped: bool
+) -> None:
+    """Only what is here is removed; a later follower removes what an earlier one has left."""
+    claim = Claim()
+
+    def follower() -> OutputFetch:
+        job = Job("job", "kubernetes", "tensorflow", (FIRST,), 1.0, header="%output=model/\n")
+        none, make = cast("Any", None), cast("Any", FakeFetch)
+        return OutputFetch(
+            none, job, tmp_path, Settings(), lambda: None, make, on_claim=claim.on_claim
+        )
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        states = Status(State.RUNNING, (ReplicaStatus(FIRST, State.SUCCEEDED),))
+        first = follower()
+        first.update(ITEM, states, {FIRST: ended_by_claim()})
+        await turns()
+        await first.close()
+        assert claim.begun == 0  # nothing had come
+        second = follower()
+        second.update(ITEM, states, {FIRST: ended_by_claim()})
+        await turns()
+        made[-1].arrived.set()
+        await turns()
+        assert claim.begun == 1
+        closing = asyncio.ensure_future(second.close())
+        await turns()
+        assert not closing.done()
+        if stopped:
+            closing.cancel()  # the kernel itself is killed
+            await asyncio.gather(closing, return_exceptions=True)
+            assert claim.removed == 0
+        claim.goes_on.set()
+        if not stopped:
+            await closing
+            assert claim.removed == 1
+        third = follower()
+        third.update(ITEM, states, {FIRST: ended_by_claim()})
+        assert third.busy is stopped
+        await turns()
+        third.update(ITEM, states, {FIRST: ended_by_claim()})
+        assert not third.busy
+        await third.close()
+        assert len(made) == 2
+
+    asyncio.run(main())
+    assert claim.removed >= 1
