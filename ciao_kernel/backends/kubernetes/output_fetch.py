@@ -219,7 +219,7 @@ class OutputFetch:
             sent = self._sent(replica, pod, view, way)
             make = self._making(sent.execute, way, sent.options)
             remove = partial(self._remove, replica, sent.remove) if sent.remove else None
-            if remove is not None and self._files.leaves_copy(replica, uid):
+            if sent.remove is not None and self._files.leaves_copy(replica, uid):
                 self._begin_removal(replica, sent.remove)  # whoever fetched them was stopped
         else:
             make, remove = self._making(self._in_pod(replica, pod, held=held)), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shutil
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.errors import BackendError, ClusterFault, DirectiveError
+from ciao_kernel.model import Owner
 from ciao_kernel.session import fetching
+from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
@@ -118,6 +121,66 @@ def test_a_detached_job_gives_its_files_after_its_end(team: Team, claim: str) ->
 
     with pytest.raises(BackendError, match="they are there no more"):
         team._ask(again)
+
+
+@pytest.mark.second("operators")
+def test_jobs_of_other_users_have_their_files_on_one_claim(team: Team, claim: str) -> None:
+    opened = team.run(
+        f"%framework=tensorflow\n%worker=1\n%volume={claim}:data\n"
+        "import os\nos.chmod('data', 0o777)\n"
+    )
+    assert opened.error is None, opened.error
+    for user in (1001, 1002):
+        (team.folder / "patch.yaml").write_text(
+            f"spec: {{securityContext: {{runAsUser: {user}, runAsGroup: {user}}}}}\n"
+        )
+        ended = team.run(
+            f"{BOTH}%podPatch=patch.yaml\n%output=model/ by:claim\n{DETAILS}",
+            output_claim=claim,
+        )
+        assert ended.error is None, (ended.error, ended.display.notices)
+        folder = folder_of(ended)
+        assert (folder / "worker-1/model/log.csv").exists(), ended.display.notices
+        assert "could not be removed" not in ended.display.notices
+    seen = team.run(
+        f"%framework=tensorflow\n%worker=1\n%volume={claim}:data\n"
+        "import os\nabout = os.stat('data/ciao-output')\n"
+        "print(oct(about.st_mode), about.st_uid, os.listdir('data/ciao-output'))\n"
+    )
+    assert seen.display.data("worker-0").decode() == "0o41733 1001 []\n"
+
+
+@pytest.mark.second("operators")
+def test_two_kernels_that_fetch_at_once_both_have_whole_files(
+    team: Team, claim: str, tmp_path: Path
+) -> None:
+    header = f"%framework=python\n%api=job\n%image={team.namespace.cluster.image('tools')}\n"
+    cell = f"{header}%name=both\n%worker=1\n%detach\n%output=model/ by:claim\n"
+    assert team.run(cell + DETAILS, output_claim=claim).error is None
+    team.namespace.kubectl("wait", "job/both", "--for=condition=Complete", "--timeout=120s")
+
+    async def fetch(storage: Path, said: list[str]) -> Path:
+        settings, registry = team.settings(storage=storage), Registry({})
+        try:
+            backend, job, _ = await Session(registry, Owner("a test"), settings).find("both")
+            await fetching.fetch(
+                backend, job, job.replicas, ["model/"], settings, lambda one: said.append(str(one))
+            )
+            return Path(job.results)
+        finally:
+            await registry.close()
+
+    async def main() -> tuple[list[Path], list[str]]:
+        said: list[str] = []
+        work = [fetch(tmp_path / f"kernel-{number}", said) for number in range(2)]
+        return list(await asyncio.gather(*work)), said
+
+    folders, said = asyncio.run(main())
+    one, other = ((folder / "model/net.pt").read_bytes() for folder in folders)
+    assert one == other
+    assert len(one) == 2_000_000
+    assert not any("could not be removed" in text or "did not come" in text for text in said)
+    assert on_claim(team, claim) == "data ['ciao-output'] []\ndata/ciao-output [] []\n"
 
 
 @pytest.mark.second("operators")
