@@ -7,6 +7,18 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import output_sidecar
+from ciao_kernel.backends.kubernetes.output_claim import Copying
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import output_keeper
+from ciao_kernel.model import (
+    Artifact,
+    Checkpoint,
+    JobSpec,
+    Source,
+    SourceFile,
+    Volume,
+    VolumeKind,
+)
 from ciao_kernel.model.spec import OutputWay
 
 RUNS: dict[str, Any] = {"running": {}}
@@ -90,3 +102,37 @@ def test_a_schema_that_drops_the_restart_policy_is_noticed() -> None:
     assert not output_sidecar.is_native(
         [{"spec": {"initContainers": [{"name": "ciao-output-log"}]}}]
     )
+
+
+def volume(where: str, kind: VolumeKind = VolumeKind.CLAIM) -> Volume:
+    return Volume(kind, where, "data")
+
+
+@pytest.mark.parametrize("way", [one for one in OutputWay if one is not OutputWay.AUTO])
+def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay) -> None:
+    """Event files come from a volume too, and what is mounted elsewhere is in no word."""
+    spec = JobSpec(
+        "python",
+        outputs=("output/",),
+        tensorboard="logs/run",
+        checkpoint=Checkpoint("runs"),
+        volumes=(volume("output/data"), volume("logs"), volume("/data"), volume("tmp")),
+    )
+    artifact = Artifact(Source(SourceFile("cell.py", b"x", size=1)), "python3", "/ciao")
+    program = {"command": ["python3", "cell.py"], "image": "x", "resources": {}}
+    given = {
+        "containers": [{**program, "volumeMounts": []}],
+        "volumes": [],
+        "terminationGracePeriodSeconds": 30,
+    }
+    copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
+    made = output_sidecar.add(given, spec, artifact, Settings(), way, copying)
+    words = made["containers"][0]["command"]
+    told = words[words.index(output_keeper.WITHOUT) + 1 : words.index("--")]
+    assert told == ["output/data", "tmp", "checkpoint"]
+    sidecar = made["initContainers"][0]["command"]
+    assert (output_keeper.WITHOUT in sidecar) is (way is OutputWay.CLAIM)
+    plain = output_sidecar.add(
+        given, JobSpec("python", outputs=("output/",)), artifact, Settings(), way, copying
+    )
+    assert output_keeper.WITHOUT not in str(plain)
