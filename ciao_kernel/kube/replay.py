@@ -87,7 +87,7 @@ class Replay:
             Mismatch: The answer does not continue the delivered lines.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = self._take(lines) if lines else []
+        found = self._take(lines)
         if len(self._rest) > LONGEST + STAMP and not self.broken:
             found += self._pieces()
         return found

@@ -225,6 +225,12 @@ def test_bytes_are_left_as_they_are() -> None:
     assert reader.data == node.text() + b"\n"
 
 
+def test_an_answer_without_anything_is_complete() -> None:
+    replay = Replay(ResumePosition())
+    assert [replay.feed(b""), replay.end(), replay.finish()] == [[], [], []]
+    assert (replay.begun, replay.broken, replay.words) == (False, False, b"")
+
+
 def test_an_unfinished_line_is_not_taken_for_a_line() -> None:
     node = Node()
     reader = Reader(node, random.Random(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.session.failure.distributions import _NAMES, _SAME, distribution
+from ciao_kernel.session.failure.distributions import _NAMES, _SAME, distribution, similar
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,19 @@ from ciao_kernel.session.failure.distributions import _NAMES, _SAME, distributio
 )
 def test_a_module_has_the_name_that_pip_knows(module: str, name: str | None) -> None:
     assert distribution(module) == name
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("tensorboar", "tensorboard"),  # and not tensorboardX, which is less similar
+        ("pandasqlxx", ""),
+        ("_threed", ""),  # private, as _thread is
+        ("googleprotobuf", ""),  # similar to google.protobuf, which is inside a module
+    ],
+)
+def test_a_mistyped_module_is_that_of_the_most_similar_public_name(module: str, name: str) -> None:
+    assert similar(module) == name
 
 
 def test_the_two_tables_do_not_overlap() -> None:
