@@ -1236,6 +1236,12 @@ def test_readings_of_the_killed_replica_replace_the_limit() -> None:
     assert "grew" not in hint("worker-0", "Error", "MemoryError\n")  # no kill: no limit was hit
 
 
+def test_a_replica_of_this_machine_may_be_killed_for_memory() -> None:
+    more = "The machine may have run out of memory: try fewer replicas, or smaller batches."
+    assert failed({}, codes={"worker-0": -9}).hint == more
+    assert failed({}, codes={"worker-0": -11}).hint == WHOLE_LOG
+
+
 def test_an_evicted_pod_is_no_matter_of_memory() -> None:
     ended = ReplicaStatus(replica("worker-0"), State.FAILED, exit_code=-9, reason="Evicted")
     status = Status(State.FAILED, (ended,), decided_by=ended.replica)
