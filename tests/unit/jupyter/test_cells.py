@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ciao_kernel.jupyter import cells
@@ -46,7 +48,13 @@ def test_a_cell_that_is_one_command(code: str, words: list[str] | None) -> None:
         ("x = 7 %ciao at|", None),
     ],
 )
-def test_tab_completes_a_verb(marked: str, expected: tuple[str, str] | None) -> None:
+def test_tab_completes_a_verb(
+    marked: str,
+    expected: tuple[str, str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # without the jobs of this user
     cursor, code = marked.index("|"), marked.replace("|", "")
     found = cells.complete(code, cursor, {})
     if expected is None:
