@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import errno
 import functools
 import re
 from dataclasses import replace
@@ -132,9 +134,20 @@ def _read(path: Path, shown: str) -> str:
     try:
         return path.read_bytes().decode()
     except OSError as error:
-        raise UsageError(f"{shown} cannot be read: {error.strerror}.") from None
+        hint = _nearest(path, shown) if error.errno == errno.ENOENT else ""
+        raise UsageError(f"{shown} cannot be read: {error.strerror}.", hint) from None
     except UnicodeDecodeError:
         raise UsageError(f"{shown} is not UTF-8 text.", "Save it as UTF-8.") from None
+
+
+def _nearest(path: Path, shown: str) -> str:
+    """Return a hint for a missing file: the program beside it whose name is most like its own."""
+    try:  # without the suffix, which all programs share
+        names = [entry.stem for entry in path.parent.glob("*.py")]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.stem, names, n=1)
+    return f"Did you mean {Path(shown).with_name(near[0])}.py?" if near else ""
 
 
 def _scanned(text: str, options: dict[str, list[str]], shown: str, caller: Caller) -> ScannedCell:

@@ -137,6 +137,26 @@ def test_a_file_that_cannot_run_is_a_usage_error(
     assert says in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("trian.py", "Did you mean train.py?"),
+        ("train", "Did you mean train.py?"),
+        ("src/mian.py", "Did you mean src/main.py?"),
+        ("other.py", ""),
+        ("absent/train.py", ""),
+    ],
+)
+def test_a_missing_program_offers_the_nearest(ciao: User, name: str, hint: str) -> None:
+    (ciao.folder / "src").mkdir()
+    for there in ("train.py", "train.csv", "src/main.py"):
+        ciao.file(there, QUICK)
+    done = ciao("run", name)
+    assert done.code == 2
+    said = f"UsageError: {name} cannot be read: No such file or directory."
+    assert done.err.splitlines() == [said, *filter(None, [hint])]
+
+
 def test_a_dry_run_writes_what_would_run_and_runs_nothing(ciao: User) -> None:
     ciao.file("train.py", QUICK)
     done = ciao("run", "train.py", "--dryrun")
