@@ -18,7 +18,7 @@ from typing import Any
 
 from ciao_kernel import disk_cache, private_files
 from ciao_kernel.builders.target import Target, run
-from ciao_kernel.delivery.packages import fingerprint, pip
+from ciao_kernel.delivery.packages import fingerprint, pip, stand_ins
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.file_lock import Lock
 
@@ -98,6 +98,8 @@ async def _choose(
         installed.mkdir()
         have = {name: text for name, text in target.packages.items() if _valid(text)}
         for package, version in have.items():
+            _tell(installed, package, version)
+        for package, version in stand_ins.of(have, wanted).items():
             _tell(installed, package, version)
         options = ["--dry-run", "--report", str(report), *wanted.arguments(place)]
         described: set[str] = set()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ciao_kernel import disk_cache, private_files
 from ciao_kernel.backends.local import processes
-from ciao_kernel.delivery.packages import fingerprint, pip
+from ciao_kernel.delivery.packages import fingerprint, pip, stand_ins
 from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import EnvironmentFault
@@ -107,6 +107,9 @@ async def _make(
     # Not one line per folder: addsitedir also processes their own .pth files.
     below = f"import site; list(map(site.addsitedir, {sites!r}))\n"
     (own / "below.pth").write_text(below)
+    counted = stand_ins.of(stand_ins.installed(sites), wanted)
+    for name, number in counted.items():
+        stand_ins.note(own, name, number)
     command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
 
     def say(line: str) -> None:
@@ -124,6 +127,8 @@ async def _make(
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))
         raise error.explained() from None
+    for name, number in counted.items():
+        stand_ins.forget(own, name, number)
     (folder / _DONE).touch()
 
 

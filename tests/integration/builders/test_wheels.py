@@ -78,6 +78,24 @@ def test_nothing_is_brought_where_all_is_there(kernel: Kernel, index: Index) -> 
     assert not any(path.startswith("/files/") for path in index.asked)
 
 
+@pytest.mark.parametrize(
+    ("wish", "names"),
+    [
+        ("app", ("app==1.0",)),
+        ("app tensorflow", ("app==1.0", "tensorflow==2.21.0")),
+        ("older", ("older==1.0", "tensorflow==2.20.0")),
+    ],
+)
+def test_a_package_for_tensorflow_takes_the_smaller_one_of_the_image(
+    kernel: Kernel, index: Index, wish: str, names: tuple[str, ...]
+) -> None:
+    index.add("app", "1.0", "tensorflow<2.22,>=2.21")
+    index.add("older", "1.0", "tensorflow<2.21")
+    for version in ("2.20.0", "2.21.0"):
+        index.add("tensorflow", version)
+    assert kernel.run(*wish.split(), packages={"tensorflow-cpu": "2.21.0"}).names == names
+
+
 def test_markers_mean_the_images_python(kernel: Kernel, index: Index) -> None:
     index.add(
         "app",

@@ -111,6 +111,46 @@ def test_what_lies_below_is_found_by_its_own_path_files(
     assert ended.display.data("worker-1") == b"1.0\n"
 
 
+@pytest.fixture
+def smaller(tmp_path: Path) -> Path:
+    """An environment that has tensorflow-cpu 2.21.0, whose module is tensorflow."""
+    own = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", own], check=True)
+    (site,) = own.glob("lib/*/site-packages")
+    (site / "tensorflow").mkdir()
+    (site / "tensorflow" / "__init__.py").write_text("version = 'the smaller one'\n")
+    told = site / "tensorflow_cpu-2.21.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow_cpu\nVersion: 2.21.0\n")
+    return own
+
+
+@pytest.mark.parametrize(
+    ("wish", "shows"),
+    [
+        ("app", "the smaller one ['tensorflow_cpu']"),
+        ("app tensorflow", "2.21.0 ['tensorflow', 'tensorflow_cpu']"),  # asked for by name
+        ("older", "2.20.0 ['tensorflow', 'tensorflow_cpu']"),  # it does not fit
+    ],
+)
+def test_a_package_for_tensorflow_takes_the_smaller_one_that_is_there(
+    jobs: Place, index: Index, smaller: Path, wish: str, shows: str
+) -> None:
+    index.add("app", "1.0", "tensorflow<2.22,>=2.21")
+    index.add("older", "1.0", "tensorflow<2.21")
+    for version in ("2.20.0", "2.21.0"):
+        index.add("tensorflow", version)
+    code = (
+        "import tensorflow\nfrom importlib.metadata import distributions\n"
+        "names = {one.metadata['Name'] for one in distributions()}\n"
+        "print(tensorflow.version, sorted(name for name in names if 'tensorflow' in name))\n"
+    )
+
+    ended = jobs.run(cell(index, f"%python={smaller}\n%packages={wish}", code))
+
+    assert shown(ended) == f"{shows}\n"
+
+
 @pytest.mark.parametrize(
     ("wish", "says"),
     [
