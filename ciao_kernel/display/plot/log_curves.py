@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ciao_kernel.display.plot.log_line import Reading, normalize_name, read
+from ciao_kernel.display.plot.log_line import OF_OBJECTS, Reading, normalize_name, read
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.series import Series
 from ciao_kernel.model import Replica
@@ -97,4 +97,5 @@ def _is_metric(name: str, found: Reading, wanted: tuple[str, ...]) -> bool:
     placed = found.step is not None or found.epoch is not None
     if name in wanted or _KNOWN.search(name):
         return found.marked or placed
-    return found.marked and placed and not _NO_METRIC.search(name)
+    known_others = _NO_METRIC.search(name) or OF_OBJECTS.search(name)
+    return found.marked and placed and not known_others

@@ -15,6 +15,12 @@ _FARTHEST = 1e15  # upper limit of a step
 LOSSES = re.compile(r"(?:^|_)(?:loss|acc|accuracy)$")
 """Names that are a metric also in a line that may be prose: ``loss 0.31``."""
 
+OF_OBJECTS = re.compile(
+    r"(?:^|_)(?:shape|size|ndim|dims?|dtype|device|cuda|array|tensor|features|channels|stride|padding|"
+    r"dilation|params?|parameters)$"
+)
+"""Names that describe an array or a layer: ``in_features=784``, ``device='cuda:0'``."""
+
 _SETS = {
     **dict.fromkeys(("train", "training"), "train_"),
     **dict.fromkeys(("val", "valid", "validation", "validating"), "val_"),
@@ -71,6 +77,9 @@ _INDEX = re.compile(
 )
 """Text after a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
 _DECIMALS = re.compile(r",\d")
+_COMMA = re.compile(r"[ \t]*+,")
+_SHAPE = re.compile(r"[ \t]*+,[ \t]*+(?:(?:\d++|None)[ \t]*+,?+[ \t]*+)*+[\])]")
+"""Text after the first number of a shape: ``(3, 4)``, ``torch.Size([32, 3])``, ``(64,)``."""
 _SOURCE_FILE = re.compile(r"\.(?:pyx?|cc?|cpp|cxx|cuh?|hpp|hh?|go|rs)", re.I)
 """Ends of names of source files; log lines have the number of a line behind them."""
 _LIBRARY = re.compile(r"[IWEF]0000 00:00:[\d:. \t]++[\w/.-]{1,200}?\.cc:\d++\]")
@@ -180,8 +189,8 @@ def read(line: str) -> Reading:
 def _is_not_value(line: str, match: re.Match[str]) -> bool:
     """Return whether a number is not a value.
 
-    Such numbers are the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``, and the 153 of
-    ``port.cc:153]``.
+    Such numbers are the 0 of ``loss[0]: 0.31`` and of ``loss: 0,31``, the 153 of
+    ``port.cc:153]``, and the 3 of ``shape=(3, 4)``.
     """
     if match["total"]:
         return False
@@ -191,6 +200,12 @@ def _is_not_value(line: str, match: re.Match[str]) -> bool:
         if _SOURCE_FILE.fullmatch(match["name"], dot):
             return True
     if whole and _DECIMALS.match(line, match.end()):
+        return True
+    before = line[match.end("name") : match.start("number")]
+    if whole and ("(" in before or "[" in before) and _SHAPE.match(line, match.end()):
+        return True
+    call = match["mark"] is None and match["open"] and match.start("open") == match.end("name")
+    if whole and call and _COMMA.match(line, match.end()):  # Conv2d(1, 32, stride=2)
         return True
     # A value may be in brackets after a space: "best loss (0.31): saved".
     may_be = whole or match.start("open") == match.end("name")

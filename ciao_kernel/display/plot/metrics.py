@@ -11,7 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ciao_kernel.display.plot.log_line import LOSSES, Reading, normalize_name, read
+from ciao_kernel.display.plot.log_line import (
+    LOSSES,
+    OF_OBJECTS,
+    Reading,
+    normalize_name,
+    read,
+)
 from ciao_kernel.display.plot.series import MAX_POINTS, Series, StepAxis
 from ciao_kernel.model import Replica
 
@@ -103,7 +109,11 @@ class Metrics:
         placed = found.step is not None or found.epoch is not None
         if self._lines_for_names > 0 and len(self._names) < _MOST_NAMES:
             sure = found.marked or placed  # otherwise the line may be prose
-            self._names.update(one for one in found.values if sure or LOSSES.search(one))
+            self._names.update(
+                one
+                for one in found.values
+                if (sure or LOSSES.search(one)) and not OF_OBJECTS.search(one)
+            )
         wanted = self._wanted(found)
         if not wanted:
             progress.note(found)

@@ -80,3 +80,36 @@ ValueError: bad
 """
     text = b"step 1 loss: 0.5\n" + b"".join(rank + line for line in trace.splitlines(True))
     assert list(read_curves(text)) == ["loss"]
+
+
+OBJECTS = """\
+(60000, 28, 28) uint8
+x_train.shape = (60000, 28, 28), dtype=float32
+shape=(3, 4)
+step 1 batch shape: torch.Size([32, 3, 224, 224]) labels (32,)
+step 1 inputs: torch.Size([32, 784]) weights: (784,) bias: [10, 3]
+step 1: x=tensor([1, 2], device='cuda:0')
+step 1 array([1., 2.])
+  (0): Linear(in_features=784, out_features=10, bias=True)
+  (1): Conv2d(1, 32, kernel_size=(3, 3), stride=(1, 1), padding=1)
+Total params: 101,770 (397.54 KB)
+float32[128,10] at step 1
+spec: TensorSpec(shape=(None, 28), dtype=tf.float32, name='x')
+KerasTensor(shape=(28, None), dtype=float32)
+batch size: 32
+"""
+
+
+def test_shapes_and_layers_are_no_metrics() -> None:
+    """The lines are those of numpy, PyTorch, JAX and Keras."""
+    assert list(read_curves(f"{OBJECTS}step 1 loss: 0.5 acc: 1\n{OBJECTS}".encode())) == [
+        "loss",
+        "acc",
+    ]
+    for line in OBJECTS.splitlines():
+        assert newest_metric(f"cut\nstep 1 loss 0.5\n{line}\n".encode()) == "loss 0.5", line
+
+
+def test_a_metric_beside_a_shape_is_one() -> None:
+    curves = read_curves(b"step 1 x (3, 4) loss: 0.5 shape=(3, 4) acc=[0.25, 0.5]\n")
+    assert {name: curve.last for name, curve in curves.items()} == {"loss": 0.5, "acc": 0.25}
