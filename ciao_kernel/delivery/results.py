@@ -21,6 +21,7 @@ from ciao_kernel.delivery import (
     input_loader,
     output_keeper,
     replica_files,
+    result_views,
     result_writer,
     site_folder,
     value_formats,
@@ -169,7 +170,16 @@ class Results(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"<results: {', '.join(self) or 'none'}>"
+        return f"<results: {', '.join(f'{name}={self._text(name)}' for name in self) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, self._text(name)) for name in self]
+        missing = [name for name in self.names if self.arrived and self.fault(name)]
+        return result_views.html([*rows, *((name, self.fault(name)) for name in missing)])
+
+    def _text(self, name: str) -> str:
+        entry = self._entries[name]
+        return result_views.text(name, self.place / entry["file"], str(entry.get("type"))[:80])
 
     def fault(self, name: str) -> str:
         """Return why there is no value of a name, as a sentence; "" if there is one."""

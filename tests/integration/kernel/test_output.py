@@ -37,11 +37,40 @@ def test_values_come_back_with_their_types(kernel: Any) -> None:
     shown = kernel.run("w = _job.result['weights']; print(type(w).__name__, w.sum(), w.shape)")
     assert shown.text == "ndarray 15.0 (2, 3)\n"
     assert kernel.run("print(_job.result, len(_job.result))").text == (
-        "<results: metrics, weights> 2\n"
+        "<results: metrics={'loss': 0.25, 'replica': 'worker-0'}, weights=float64 (2, 3)> 2\n"
     )
     name = kernel.run("print(_job.name)").text.strip()
     again = kernel.run(f"import ciao_kernel as ciao; print(ciao.job('{name}').result['metrics'])")
     assert again.text == "{'loss': 0.25, 'replica': 'worker-0'}\n"
+
+
+def test_the_results_are_shown_short_escaped_and_without_secrets(kernel: Any) -> None:
+    pytest.importorskip("pyarrow")
+    done = kernel.run(
+        HEADER + "%output=table token settings name raw many absent\n"
+        "import pandas\n"
+        "table = pandas.DataFrame({'a': [1, 2, 3], 'b': ['x', 'y', 'z']})\n"
+        "token = 's3cret1'\n"
+        "settings = {'HF_TOKEN': 's3cret2', 'rate': 0.5}\n"
+        "name = '<b>\\u202e'\n"
+        "raw = bytes(2000)\n"
+        "many = list(range(50_000))\n"
+    )
+    assert done.status == "ok", done.text
+    text = kernel.run("print(_job.result)").text
+    html = kernel.run("_job.result").of("execute_result")[0]["data"]["text/html"]
+    for shown in (text, html):
+        assert "3 rows (a, b)" in shown
+        assert "s3cret" not in shown
+        assert "0.5" in shown
+        assert "2.0 kB" in shown
+        assert "\u202e" not in shown
+        assert len(shown) < 1500
+    assert "name='<b>\\u202e'" in text
+    assert "<b>" not in html
+    assert "&lt;b&gt;" in html
+    assert "absent did not exist when the program ended." in html
+    assert kernel.run("print(_job.result['token'])").text == "s3cret1\n"
 
 
 def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: Any) -> None:

@@ -1,0 +1,75 @@
+"""Values that have come back, as one short text each: ``_job.result`` in a cell.
+
+Values of pods are foreign input, and values of any program may be secret or large: a text is
+visible, short and without secrets, and of an array or a table only its head is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from ciao_kernel.delivery.transfers import size_text
+from ciao_kernel.redaction import scrub
+from ciao_kernel.visible_text import short, visible
+
+_LONGEST = 60
+"""Characters of a value."""
+_LARGEST = 100_000
+"""Bytes of a value that is read for its text."""
+
+
+def text(name: str, path: Path, kind: str) -> str:
+    """Return a value as a text: ``{'loss': 0.25}``, ``float64 (2, 3)``, ``3 rows (a, b)``.
+
+    Args:
+        name: Name of the variable; one such as ``token`` makes the value a secret.
+        path: The file of the value.
+        kind: The type of the value.
+    """
+    try:
+        found = _read(path)
+    except Exception:  # a library is missing, or the file is not what its name says
+        found = ""
+    found = found or f"{kind.rpartition('.')[2]} ({_size(path)})"
+    # The name and the value together, and the whole value: a part of a secret is one too.
+    shown = scrub(f"{name}={visible(found)}").removeprefix(f"{name}=")
+    return short(shown, _LONGEST)
+
+
+def html(rows: Iterable[tuple[str, str]]) -> str:
+    """Return names and texts as a table."""
+    cells = "".join(
+        f'<tr><td style="text-align:left"><code>{escape(visible(name))}</code></td>'
+        f'<td style="text-align:left">{escape(visible(value))}</td></tr>'
+        for name, value in rows
+    )
+    return f"<table>{cells}</table>" if cells else "<div>no values</div>"
+
+
+def _read(path: Path) -> str:
+    if path.suffix == ".npy":
+        import numpy
+
+        # The map reads the head alone.
+        array = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        return f"{array.dtype} {array.shape}"
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        head = parquet.read_schema(path)
+        rows = parquet.read_metadata(path).num_rows
+        names = ", ".join(name for name in head.names if not name.startswith("__index_level_"))
+        return f"{rows:,} {'row' if rows == 1 else 'rows'} ({names})"
+    if path.suffix == ".json" and path.stat().st_size <= _LARGEST:
+        return repr(json.loads(path.read_bytes()))
+    return ""
+
+
+def _size(path: Path) -> str:
+    try:
+        return size_text(path.stat().st_size)
+    except OSError:
+        return "no file"
