@@ -232,10 +232,22 @@ class Lab:
         """Run one of the front end's commands, which also its menus run."""
         self.page.evaluate(f"window.jupyterapp.commands.execute('{name}', {arguments})")
 
-    def dark(self) -> None:
-        """Change to the dark theme."""
-        self.command("apputils:change-theme", "{theme: 'JupyterLab Dark'}")
-        self.wait("document.body.dataset.jpThemeLight === 'false'")
+    def theme(self, name: str) -> None:
+        """Change to the theme ``light`` or ``dark``, whichever an earlier page has left.
+
+        JupyterLab keeps the choice for later pages of the same user.
+        """
+        light = name == "light"
+        title = "JupyterLab Light" if light else "JupyterLab Dark"
+        self.command("apputils:change-theme", f"{{theme: '{title}'}}")
+        self.wait(f"document.body.dataset.jpThemeLight === '{str(light).lower()}'")
+        # The sheet of the theme is loaded after the mark is set.
+        self.wait(
+            "(ground => parseInt(ground.slice(1, 3).padEnd(2, ground[1]), 16) "
+            f"{'>' if light else '<'} 128)(getComputedStyle(document.body)"
+            ".getPropertyValue('--jp-layout-color0').trim()"
+            ".replace('white', '#ffffff').replace('black', '#000000'))"
+        )
 
     def colors(self, element: Locator) -> tuple[Color, Color]:
         """An element's text and what is behind it, as they are painted: all grounds in turn."""

@@ -44,6 +44,7 @@ def main() -> None:
                 notebook = _prepare(server, name)
                 lab = Lab(browser, server, notebook, (width, height))
                 lab.wait_idle()
+                lab.theme("light")
                 lab.page.keyboard.press("Control+b")  # the list of files goes
                 picture(lab)
                 lab.page.mouse.move(width - 2, height - 2)
