@@ -78,7 +78,7 @@ _INDEX = re.compile(
 """Text after a number that is part of a name: ``[0]:``, ``[0, 1] =``, ``[0] 0.31``."""
 _DECIMALS = re.compile(r",\d")
 _COMMA = re.compile(r"[ \t]*+,")
-_SHAPE = re.compile(r"[ \t]*+,[ \t]*+(?:(?:\d++|None)[ \t]*+,?+[ \t]*+)*+[\])]")
+_SHAPE = re.compile(r"[ \t]*+,[ \t]*+(?>(?:(?:\d++|None)[ \t]*+,?+[ \t]*+)*)[\])]")
 """Text after the first number of a shape: ``(3, 4)``, ``torch.Size([32, 3])``, ``(64,)``."""
 _SOURCE_FILE = re.compile(r"\.(?:pyx?|cc?|cpp|cxx|cuh?|hpp|hh?|go|rs)", re.I)
 """Ends of names of source files; log lines have the number of a line behind them."""
