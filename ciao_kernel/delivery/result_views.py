@@ -57,7 +57,7 @@ def _read(path: Path) -> str:
         array = numpy.load(path, mmap_mode="r", allow_pickle=False)
         return f"{array.dtype} {array.shape}"
     if path.suffix == ".parquet":
-        from pyarrow import parquet
+        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         head = parquet.read_schema(path)
         rows = parquet.read_metadata(path).num_rows
