@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import io
 import logging
 import os
@@ -35,10 +36,13 @@ _FAILED, _USAGE, _INTERRUPTED, _NO_READER = 1, 2, 130, 141
 _LATE = 30.0
 """Seconds that an interrupted command waits for a cluster that has not answered yet, so that
 nothing is left there. Another Ctrl-C ends the wait."""
+_GARBAGE = 50_000
+"""New objects after which Python looks for garbage: the imports of a command make no garbage."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line. The console script calls it."""
+    gc.set_threshold(_GARBAGE)
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     _prepare_streams()
@@ -56,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         print(f"ciao: the output cannot be written: {error.strerror}.", file=sys.stderr)
         return _FAILED
+    finally:
+        gc.freeze()  # the end of Python would search all modules for garbage
 
 
 def _main(words: list[str]) -> int:

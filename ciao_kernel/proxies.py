@@ -8,6 +8,7 @@ https://curl.se/docs/manpage.html#--noproxy, https://pkg.go.dev/golang.org/x/net
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ def proxy_of(url: str, *, general: bool = True) -> str:
         url: An address with ``http://`` or ``https://``.
         general: Also use ``ALL_PROXY``, as curl does; kubectl ignores it.
     """
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return ""
     from urllib.request import getproxies_environment  # slow: it imports email and http
 
     variables = getproxies_environment()

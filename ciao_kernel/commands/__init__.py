@@ -52,6 +52,7 @@ VERBS = {
 WITHOUT_SETTINGS = frozenset({"config", "doctor", "log", "magics", "install", "uninstall"})
 """Verbs that work even if a settings file is invalid, and help to repair it."""
 
+_WIDTH = 80
 _VERBOSE = ("-v", "-vv", "-vvv", "--verbose")
 _IN_NOTEBOOK = "`%ciao VERB --help` explains a verb. In a terminal the same verbs follow `ciao`."
 _IN_TERMINAL = """\
@@ -109,10 +110,24 @@ class Parser(argparse.ArgumentParser):
     """Argument parser that raises ciao's errors and writes to the caller's output."""
 
     write: Callable[[str], Any] | None = None
+    _helps = False
 
     def __init__(self, **options: Any) -> None:
         # An abbreviation in a script would break when a new option begins with the same letters.
         super().__init__(allow_abbrev=False, **options)
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        """Return a formatter; argparse makes one for each argument, only help needs the width."""
+        if self._helps:
+            return super()._get_formatter()
+        kind: Any = self.formatter_class
+        made: argparse.HelpFormatter = kind(prog=self.prog, width=_WIDTH)
+        return made
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self._helps = True
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""

@@ -13,7 +13,7 @@ from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.display.table import columns
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics.table import key
+from ciao_kernel.magics.spelling import key
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:

@@ -223,10 +223,10 @@ async def _network(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _cluster(caller: Caller, settings: Settings) -> AsyncIterator[Finding]:
     """Check that the cluster of jobs answers, has the training operator, and has images to run."""
-    from ciao_kernel.kube import access
+    from ciao_kernel.kube import access, configured
     from ciao_kernel.kube.client import Client
 
-    if not access.configured():
+    if not configured.configured():
         text = "no Kubernetes cluster is configured: jobs run on this machine"
         yield Finding("note", text, "to use a cluster, set KUBECONFIG")
         return

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.magics.table import key
+from ciao_kernel.magics.spelling import key
 
 if TYPE_CHECKING:  # Functions import it: a kernel starts without it.
     from tomlkit.items import Item, Key

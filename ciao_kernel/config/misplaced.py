@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ciao_kernel.errors import SettingError
-from ciao_kernel.magics.table import key
+from ciao_kernel.magics.spelling import key
 
 _HEADER = re.compile(r"[ \t]*\[[ \t]*+[\"']?([^\[\]\"'.#]*+)")
 _NAME = re.compile(r"[ \t]*+[\"']?([\w-]++)[\"']?[ \t]*+=")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,6 +98,8 @@ def _is_typo(variable: str, name: str) -> bool:
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_bytes().decode()
+        import tomllib  # most users have no such file
+
         values = tomllib.loads(text)
     except FileNotFoundError:
         return {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,6 +44,8 @@ class NotebookBars:
         if known is None:
             if event.over:
                 return 0
+            import secrets  # not for a terminal
+
             known = self._outputs[event.step] = _Output(f"ciao-{secrets.token_hex(8)}", now)
             return self._send(event, known, update=False)
         if event.over:
@@ -89,6 +89,8 @@ class TerminalBar:
         if event.over:
             self.clear()
         elif self._draws and self._clock() - self._drawn >= _TICK:
+            import shutil
+
             from rich.cells import set_cell_size
 
             # A line that wraps could not be overwritten.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display import board_view, flame, progress_text
+from ciao_kernel.display import progress_text
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.held_reports import HeldReports
@@ -128,8 +128,12 @@ class TerminalDisplay:
         elif isinstance(event, Progress):
             self._progress(event)
         elif isinstance(event, Profile):
+            from ciao_kernel.display import flame
+
             self._print(f"{flame.text(event)}\n")
         elif isinstance(event, TensorBoard):
+            from ciao_kernel.display import board_view
+
             self._notice(board_view.text(event))
         elif self._table is None:
             return

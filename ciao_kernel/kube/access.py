@@ -6,14 +6,12 @@ import logging
 import os
 import re
 import ssl
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import identity, kubeconfig, server
+from ciao_kernel.kube import configured, identity, kubeconfig, server
 from ciao_kernel.kube.identity import Identity
 from ciao_kernel.kube.server import Server
 from ciao_kernel.redaction import mask, origin
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     import aiohttp
     from multidict import CIMultiDict
 
+
 _log = logging.getLogger(__name__)
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _BUFFER = 2 << 20
 """Bytes of an answer that are read ahead: one event of a watch may be this large."""
 
@@ -104,6 +102,8 @@ class Access:
         if self.certified:
             # Python reads a client's certificate from files only. They are removed right after
             # reading: a key must not stay on disk.
+            import tempfile
+
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # ours alone
                 certificate, key = Path(folder, "certificate"), Path(folder, "key")
                 certificate.write_bytes(self.identity.certificate)
@@ -130,21 +130,6 @@ def _no_redirects() -> aiohttp.TraceConfig:
     return found
 
 
-def configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether a cluster is configured: cheap, and sends no request.
-
-    The result is also true if ``KUBECONFIG`` names a file that does not exist. A typo in the path
-    then becomes an error in :func:`load`, and does not turn a cluster job into a local job.
-    """
-    files = kubeconfig.named(environment) or kubeconfig.files(environment)
-    return bool(files) or _in_cluster(environment)
-
-
-def _in_cluster(environment: Mapping[str, str] | None = None) -> bool:
-    variables = os.environ if environment is None else environment
-    return bool(variables.get("KUBERNETES_SERVICE_HOST")) and kubeconfig.is_file(_ACCOUNT / "token")
-
-
 async def load(context: str = "") -> Access:
     """Read the credentials.
 
@@ -159,7 +144,7 @@ async def load(context: str = "") -> Access:
     """
     if files := kubeconfig.files():
         return await _of_files(files, context)
-    if _in_cluster():
+    if configured.in_cluster():
         if context:
             raise ClusterFault(
                 f"there is no context {context}: this pod has no kubeconfig.",
@@ -202,11 +187,11 @@ async def _of_files(files: list[Path], context: str) -> Access:
 def _of_account() -> Access:
     """Return access by the pod's service account, whose token is read again for each request."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    token = _ACCOUNT / "token"
+    token = configured.ACCOUNT / "token"
     try:
         there = Server(
             f"https://{f'[{host}]' if ':' in host else host}:{int(port)}",
-            (_ACCOUNT / "ca.crt").read_bytes(),
+            (configured.ACCOUNT / "ca.crt").read_bytes(),
         )
         who = Identity(identity.bearer(token.read_text()), token)
     except (OSError, ValueError) as error:
@@ -215,7 +200,7 @@ def _of_account() -> Access:
             f"the pod's service account cannot be used: {_first_line(error)}.",
             "Is its token mounted? Set KUBECONFIG to use another identity.",
         ) from None
-    namespace = _ACCOUNT / "namespace"
+    namespace = configured.ACCOUNT / "namespace"
     own = namespace.read_text().strip() if kubeconfig.is_file(namespace) else ""
     return Access(there, who, own, "service account", "")
 

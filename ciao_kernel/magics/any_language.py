@@ -14,7 +14,8 @@ from ciao_kernel.magics import header
 from ciao_kernel.magics.diagnostics import shown
 from ciao_kernel.magics.header import Header, Style
 from ciao_kernel.magics.scanned_cell import ScannedCell
-from ciao_kernel.magics.table import Table, key
+from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.table import Table
 
 
 def applies(cell: ScannedCell, table: Table, default_framework: str | None) -> bool:

@@ -18,7 +18,8 @@ from ciao_kernel.magics.inputs import Variables
 from ciao_kernel.magics.on_error import OnError
 from ciao_kernel.magics.plots import COMMON_METRICS
 from ciao_kernel.magics.shell_words import quote, unfinished
-from ciao_kernel.magics.table import Directive, Scope, Table, key
+from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.magics.value_types import Choice, Flag, Suggestions, Word, Words
 
 _MOST_ENTRIES = 20_000

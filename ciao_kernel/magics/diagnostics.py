@@ -14,7 +14,8 @@ from ciao_kernel.magics.cluster import KeyValues
 from ciao_kernel.magics.header import Line, Token
 from ciao_kernel.magics.images import Address
 from ciao_kernel.magics.shell_words import words
-from ciao_kernel.magics.table import Directive, Table, key
+from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.table import Directive, Table
 from ciao_kernel.magics.value_types import Pairs, Word, Words
 
 _MARKED = re.compile(r"(?:%[^\w%;]{0,8}+|\A[^\w%]{0,8}+)([A-Za-z][\w-]*)")

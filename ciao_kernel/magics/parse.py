@@ -15,7 +15,8 @@ from ciao_kernel.magics import any_language, body, build_spec, diagnostics, head
 from ciao_kernel.magics.header import Line, Style, Token
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan
 from ciao_kernel.magics.shell_words import words
-from ciao_kernel.magics.table import Table, key
+from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.table import Table
 from ciao_kernel.model import JobSpec
 
 

@@ -33,6 +33,7 @@ from ciao_kernel.magics import (
 )
 from ciao_kernel.magics.directive import Directive as Directive
 from ciao_kernel.magics.directive import Scope as Scope
+from ciao_kernel.magics.spelling import key
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
 
 _MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
@@ -48,11 +49,6 @@ class Names:
     backends: tuple[str, ...]
     any_language: frozenset[str] = frozenset()
     """Frameworks whose programs need not be Python."""
-
-
-def key(name: str) -> str:
-    """Normalize a name as written (``clean-policy``) for comparison."""
-    return name.replace("-", "").replace("_", "").lower()
 
 
 class Table:

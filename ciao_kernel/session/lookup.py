@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import BackendError, Incomplete, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import Where
-from ciao_kernel.plugins import Backend
+
+if TYPE_CHECKING:
+    from ciao_kernel.plugins import Backend
 
 _OTHERS = 2.0
 """Maximum seconds for asking the other backends about a job of the same name."""

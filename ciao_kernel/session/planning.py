@@ -41,7 +41,7 @@ def parse_cell(
     registry: Registry,
     settings: Settings,
     *,
-    style: Style = Style.CELL,
+    style: Style | None = None,
     options: Mapping[str, list[str]] | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> Parsed:
@@ -51,7 +51,7 @@ def parse_cell(
         cell: The cell or file.
         registry: Has the directives and finds the framework.
         settings: The default framework and interpreter.
-        style: Marker of directives in a text that was not scanned.
+        style: Marker of directives in a text that was not scanned; None is that of a cell.
         options: Options of the command line, by name.
         variables: The notebook's variables, for ``{name}`` in values.
 
@@ -65,7 +65,7 @@ def parse_cell(
     parsed = parse.parse(
         cell,
         table,
-        style=style,
+        style=style or Style.CELL,
         default_framework=default,
         check_syntax=own,
         variables=variables,

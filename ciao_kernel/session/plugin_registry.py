@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
-import re
 from collections.abc import Callable, Collection, Mapping
-from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ciao_kernel.errors import PluginError
-from ciao_kernel.magics import build_spec
-from ciao_kernel.magics import table as magics_table
-from ciao_kernel.magics.directive import Scope
-from ciao_kernel.magics.table import Names, Table
-from ciao_kernel.plugins import AnyLanguage, Backend, Builder, Framework, Launching, OperatorKind
 from ciao_kernel.session.installed_plugins import InstalledPlugins
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ciao_kernel.config import Settings
+    from ciao_kernel.magics.table import Table
+    from ciao_kernel.plugins import Backend, Builder, Framework
 
 _T = TypeVar("_T")
-
-_ROLE = re.compile(r"[a-z][a-z0-9]*")
-"""A role becomes a directive, a part of pod names and a word in the value of a variable."""
 
 _FRAMEWORKS = {
     "tensorflow": "ciao_kernel.frameworks.tensorflow:TensorFlow",
@@ -52,7 +45,7 @@ _BACKENDS = {
     "local": "ciao_kernel.backends.local.backend:LocalBackend",
     "kubernetes": "ciao_kernel.backends.kubernetes.backend:KubernetesBackend",
 }
-_CONFIGURED = {"kubernetes": "ciao_kernel.kube.access:configured"}
+_CONFIGURED = {"kubernetes": "ciao_kernel.kube.configured:configured"}
 """What :meth:`Backend.available` asks, where a backend's import takes longer than the question."""
 
 
@@ -73,12 +66,15 @@ class Registry:
     @functools.cached_property
     def table(self) -> Table:
         """Table of the directives, with the names of all plug-ins."""
+        from ciao_kernel.magics import table as magics_table
+        from ciao_kernel.plugins import AnyLanguage
+
         frameworks = self._loadable("frameworks", self.framework)
         roles = {one.name: one.roles for one in frameworks}
         free = frozenset(one.name for one in frameworks if isinstance(one, AnyLanguage))
         # For the others, names are enough: an unused plug-in is not imported.
         builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
-        return magics_table.build(Names(roles, builders, backends, free))
+        return magics_table.build(magics_table.Names(roles, builders, backends, free))
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.
@@ -183,15 +179,19 @@ class Registry:
     def _make(self, kind: str, name: str, *arguments: Any) -> Any:
         target = self._names(kind).get(name)
         if target is None:
+            from ciao_kernel.magics import build_spec
+
             known = ", ".join(sorted(self._names(kind)))
             more = f" {build_spec.ADD_A_FRAMEWORK}" if kind == "frameworks" else ""
             raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.{more}")
         try:
-            if isinstance(target, EntryPoint):
-                return _checked(target.load()(*arguments), _CONTRACTS[kind], name)
-            return _imported(target)(*arguments)
+            if isinstance(target, str):
+                return _imported(target)(*arguments)
+            from ciao_kernel.session import plugin_checks
+
+            return plugin_checks.checked(target.load()(*arguments), kind, name)
         except (Exception, SystemExit) as error:
-            if not isinstance(target, EntryPoint):
+            if isinstance(target, str):
                 raise
             raise PluginError(
                 f"the {kind[:-1]} {name!r} of {target.value} cannot be loaded: {error}",
@@ -210,58 +210,3 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "builders": _BUILDERS,
     "backends": _BACKENDS,
 }
-
-
-_CONTRACTS: dict[str, type] = {
-    "frameworks": Framework,
-    "builders": Builder,
-    "backends": Backend,
-}
-
-
-def _checked(plugin: Any, contract: type, name: str) -> Any:
-    """Return a third-party plug-in after checking it against its name and its contract."""
-    wanted = {*contract.__annotations__, *vars(contract)}
-    missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
-    if missing:
-        raise TypeError(f"it lacks {', '.join(missing)}")
-    contracts = [contract]
-    if contract is Framework:
-        contracts += [one for one in (OperatorKind, Launching) if isinstance(plugin, one)]
-    for one in contracts:
-        for attribute, method in vars(one).items():
-            if inspect.isfunction(method) and not attribute.startswith("_"):
-                _check_call(getattr(plugin, attribute), method)
-    if plugin.name != name:
-        raise TypeError(f"its name is {plugin.name!r}, but its entry point is named {name!r}")
-    if contract is Framework:
-        _check_roles(plugin.roles)
-    return plugin
-
-
-def _check_roles(roles: Any) -> None:
-    """Check that roles can become directives next to the existing ones."""
-    if not isinstance(roles, tuple) or not roles:
-        raise TypeError(f"its roles are {roles!r}, but must be a tuple of names")
-    table = magics_table.build(Names({}, (), ()))
-    for role in roles:
-        if not isinstance(role, str) or not _ROLE.fullmatch(role):
-            raise TypeError(f"its role {role!r} is not written in lower-case letters and digits")
-        taken = table.find(role)
-        if taken and taken.scope is not Scope.ROLE:
-            raise TypeError(f"its role {role!r} is the name of the directive %{taken.name}")
-
-
-def _check_call(method: Callable[..., Any], contract: Callable[..., Any]) -> None:
-    """Check that a method accepts the call of its contract; raise TypeError if it does not.
-
-    A package that was written for an earlier contract fails here, and not in a cell.
-    """
-    _, *asked = inspect.signature(contract).parameters.values()  # without self
-    by_name = {one.name: None for one in asked if one.kind is one.KEYWORD_ONLY}
-    by_place = [one.name for one in asked if one.name not in by_name]
-    try:
-        inspect.signature(method).bind(*by_place, **by_name)
-    except TypeError as error:
-        said = ", ".join([*by_place, *(f"{name}=…" for name in by_name)])
-        raise TypeError(f"its {contract.__name__}({said}): {error}") from None

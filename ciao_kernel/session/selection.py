@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ciao_kernel.config import Settings
+from typing import TYPE_CHECKING
+
 from ciao_kernel.errors import PluginError, SpecError
-from ciao_kernel.model import JobSpec
-from ciao_kernel.plugins import Backend, Builder
-from ciao_kernel.session.plugin_registry import Registry
+
+if TYPE_CHECKING:
+    from ciao_kernel.config import Settings
+    from ciao_kernel.model import JobSpec
+    from ciao_kernel.plugins import Backend, Builder
+    from ciao_kernel.session.plugin_registry import Registry
 
 _AUTO = "auto"
 """Value that requests automatic selection, instead of the name in the settings."""

@@ -8,17 +8,15 @@ only a run needs is imported by its first one: `ciao jobs` runs nothing.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ciao_kernel.background import start_background
-from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.magics.header import Style
 from ciao_kernel.model import (
     ALL_LINES,
     CleanPolicy,
@@ -30,22 +28,23 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, Where
-from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
 from ciao_kernel.session import lookup, selection
 from ciao_kernel.session.front_end import FrontEnd
 from ciao_kernel.session.owner import current_user
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
-from ciao_kernel.session.tensorboard import new_job
-from ciao_kernel.session.tensorboard.board import Board, Reach
 
 if TYPE_CHECKING:
+    from ciao_kernel.config import Settings
     from ciao_kernel.delivery.program import Program
+    from ciao_kernel.magics.header import Style
     from ciao_kernel.magics.parse import Parsed
     from ciao_kernel.magics.scanned_cell import ScannedCell
+    from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
     from ciao_kernel.session import job_record
     from ciao_kernel.session.followed_job import FollowedJob
     from ciao_kernel.session.following import Following
+    from ciao_kernel.session.tensorboard.board import Board, Reach
     from ciao_kernel.session.warm.pool import WarmPool
 
 _log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class Session:
     ) -> None:
         self.registry = registry
         self.warm = warm
-        self.board = Board(lambda: self.settings, reach)
+        self._reach = reach
         self.settings = settings
         self._owner = owner
         self._stopper = Stopper(lifetime or NoShutdown())
@@ -93,8 +92,16 @@ class Session:
 
     async def close(self) -> None:
         """Close the connections of all backends, and TensorBoard. A later cell opens them again."""
-        await self.board.close()
+        if "board" in vars(self):
+            await self.board.close()
         await self.registry.close()
+
+    @functools.cached_property
+    def board(self) -> Board:
+        """What shows jobs in TensorBoard."""
+        from ciao_kernel.session.tensorboard.board import Board
+
+        return Board(lambda: self.settings, self._reach)
 
     async def run(
         self,
@@ -160,7 +167,7 @@ class Session:
     def parse(
         self,
         cell: str | ScannedCell,
-        style: Style = Style.CELL,
+        style: Style | None = None,
         options: Mapping[str, list[str]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> Parsed:
@@ -168,7 +175,7 @@ class Session:
 
         Args:
             cell: The cell or file.
-            style: Marker of directives in a text that was not scanned.
+            style: Marker of directives in a text that was not scanned; None is that of a cell.
             options: Options of the command line, by name.
             variables: The notebook's variables, for ``{name}`` in values.
         """
@@ -220,6 +227,7 @@ class Session:
     ) -> JobResult:
         """Submit a job, and follow it unless it is detached."""
         from ciao_kernel.session import job_record
+        from ciao_kernel.session.tensorboard import new_job
 
         self.preview = None
         spec, folder, display = plan.spec, plan.folder, front.display
@@ -285,6 +293,8 @@ class Session:
 
         backend, job, _ = await self.find(name, where)
         record = await asyncio.to_thread(job_record.read, job)
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="ciao-") as programs:
             plan = planning.plan_again(
                 job,

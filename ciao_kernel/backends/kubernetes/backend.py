@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, status, warm_inputs
+from ciao_kernel.backends.kubernetes import apis, job_metadata, status
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
-from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
-from ciao_kernel.kube import access
+from ciao_kernel.kube import configured
 from ciao_kernel.model import (
     ClusterSpec,
     Event,
@@ -34,13 +32,14 @@ from ciao_kernel.model import (
     Status,
 )
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
-from ciao_kernel.model.usage import Usage, UsageReport
-from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.deletion import Deletions
     from ciao_kernel.backends.kubernetes.retries import Retries
+    from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
+    from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
+    from ciao_kernel.model.usage import Usage, UsageReport
+    from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
 
 
 class KubernetesBackend:
@@ -59,10 +58,15 @@ class KubernetesBackend:
         self._targets = Targets(settings)
         self._places = Submissions(settings.own_storage)
         self._lookup = Lookup(self._targets, self._places)
-        self._inputs = WarmInputs()
         self._settled: set[tuple[str, str]] = set()
         """Contexts and namespaces in which this process has settled unfinished submissions."""
         self._told: set[tuple[str, str]] = set()
+
+    @cached_property
+    def _inputs(self) -> WarmInputs:
+        from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
+
+        return WarmInputs()
 
     @cached_property
     def _deletions(self) -> Deletions:
@@ -78,11 +82,12 @@ class KubernetesBackend:
 
     def available(self) -> bool:
         """Return whether there is a kubeconfig or a service account."""
-        return access.configured()
+        return configured.configured()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._inputs.close()
+        if "_inputs" in vars(self):
+            await self._inputs.close()
         await self._targets.close()
 
     async def check(self, plan: Plan) -> None:
@@ -185,6 +190,8 @@ class KubernetesBackend:
 
     async def delete(self, job: Job) -> None:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
+        import shutil
+
         from ciao_kernel.backends.kubernetes import unfinished
         from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
 
@@ -266,7 +273,7 @@ class KubernetesBackend:
 
     async def check_feeding(self, plan: Plan) -> None:
         """Check the right to write to the job's pods."""
-        from ciao_kernel.backends.kubernetes import checks
+        from ciao_kernel.backends.kubernetes import checks, warm_inputs
 
         target = await self._targets.of(plan.spec.cluster)
         await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)
@@ -296,6 +303,7 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes import stacks
 
+        job = self._retries.current(job)
         target = await self._target(job)
         pods, python = await self._pods(job, target), self._settings.cluster_python
         return await stacks.stacks(target.client, job, pods, replicas, python)

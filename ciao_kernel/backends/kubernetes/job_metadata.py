@@ -9,7 +9,6 @@ from ciao_kernel.backends.kubernetes import apis, replica_list
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.magics import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Manifest, Replica
-from ciao_kernel.plugins import DEFAULT_CONTAINER
 
 BACKEND = "kubernetes"
 
@@ -177,6 +176,8 @@ def endless(item: Manifest) -> frozenset[str]:
 
 def container(pod: Manifest) -> str:
     """Return the name of the program's container; the pod may have other containers too."""
+    from ciao_kernel.plugins import DEFAULT_CONTAINER  # not for a list without pods
+
     if named := _annotation(pod, DEFAULT_CONTAINER):
         return named
     try:

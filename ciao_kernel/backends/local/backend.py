@@ -9,36 +9,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.local import (
-    debugging,
-    executable,
-    execute,
-    follower,
-    gpus,
-    interpreter,
-    isolation,
-    preview,
-    stacks,
-    try_lines,
-    usage,
-    views,
-    volumes,
-    warm_input,
-)
+from ciao_kernel.backends.local import follower, gpus, try_lines, views
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.store import Store
-from ciao_kernel.backends.local.unused import unused
-from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
-from ciao_kernel.model import DryRun, Event, Job, JobSpec, Notice, Replica, Status
-from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
-from ciao_kernel.model.usage import UsageReport
-from ciao_kernel.plugins import AnyLanguage, Builder, Emit, Launching, Plan
+from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
+from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Where
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.local.launch import Launcher
+    from ciao_kernel.config import Settings
+    from ciao_kernel.model import JobSpec
+    from ciao_kernel.model.queries import Streams
+    from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
+    from ciao_kernel.model.usage import UsageReport
+    from ciao_kernel.plugins import Builder, Emit, Plan
 
 
 class LocalBackend:
@@ -79,6 +64,11 @@ class LocalBackend:
 
     async def check(self, plan: Plan) -> None:
         """Check that the machine has the interpreter, the packages and the GPUs."""
+        # Late, as all that only a new or a running job needs: a list of jobs is quick.
+        from ciao_kernel.backends.local import executable, isolation, volumes
+        from ciao_kernel.delivery import checkpoints
+        from ciao_kernel.plugins import AnyLanguage
+
         if plan.spec.dryrun is DryRun.SERVER:
             raise SpecError(
                 "this job would run on this machine, which has no server for a dry run.",
@@ -106,6 +96,9 @@ class LocalBackend:
 
     async def _check_python(self, plan: Plan) -> None:
         """Check that the interpreter has the framework's package."""
+        from ciao_kernel.backends.local import executable, interpreter
+        from ciao_kernel.plugins import Launching
+
         python, package = self._launcher.python(plan), plan.framework.package
         needed = package in plan.source.imports or plan.framework.needs_package(plan.spec)
         # An interpreter named by the user is always checked: it may not be Python at all.
@@ -125,6 +118,9 @@ class LocalBackend:
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return files, commands and variables, with ports and devices that are free now."""
+        from ciao_kernel.backends.local import preview, volumes
+        from ciao_kernel.delivery import checkpoints
+
         kept = checkpoints.on_this_machine(plan.spec, self._settings, plan.name or "NAME")
         return preview.text(
             plan,
@@ -138,6 +134,8 @@ class LocalBackend:
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job's folder and start its supervisor."""
+        from ciao_kernel.backends.local.unused import unused
+
         for text in unused(plan):
             emit(Notice(text))
         return views.job(await self._launcher.launch(plan, builder, emit, outlive=outlive))
@@ -209,6 +207,8 @@ class LocalBackend:
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
     ) -> int:
         """Run a command in the job's folder, with the variables of a replica."""
+        from ciao_kernel.backends.local import execute
+
         folder = self._store.folder(job)
         return await execute.execute(folder, self._host, replica, command, streams)
 
@@ -217,6 +217,8 @@ class LocalBackend:
 
     async def send(self, job: Job, replica: Replica, data: bytes) -> None:
         """Write a command to the pipe of a warm replica's agent."""
+        from ciao_kernel.backends.local import warm_input
+
         await asyncio.to_thread(warm_input.feed, self._store.folder(job), replica, data)
 
     async def stop_feeding(self, job: Job) -> None:
@@ -224,12 +226,16 @@ class LocalBackend:
 
     async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
         """Return where the processes of some replicas stand."""
+        from ciao_kernel.backends.local import stacks
+
         return await stacks.stacks(self._store.folder(job), self._host, replicas)
 
     async def samples(
         self, job: Job, replicas: Sequence[Replica], seconds: float
     ) -> list[ReplicaSamples]:
         """Return where the processes of some replicas stood, over some seconds."""
+        from ciao_kernel.backends.local import stacks
+
         return await stacks.samples(self._store.folder(job), self._host, replicas, seconds)
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
@@ -240,15 +246,21 @@ class LocalBackend:
         self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
     ) -> bool:
         """Connect a person with a process that waits at a prompt."""
+        from ciao_kernel.backends.local import debugging
+
         folder = self._store.folder(job)
         return await debugging.debug(folder, self._host, replica, pid, streams, rank)
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line."""
+        from ciao_kernel.backends.local import debugging
+
         return await debugging.halt(self._store.folder(job), self._host, replica, rank)
 
     async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
         """Return what the processes of some replicas use."""
+        from ciao_kernel.backends.local import usage
+
         return await usage.usage(self._store.folder(job), self._host, replicas)
 
     def describe_leftovers(self, job: Job) -> str:

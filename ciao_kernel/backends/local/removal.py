@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import stat
 from pathlib import Path
 
@@ -40,13 +39,13 @@ def remove(folder: Folder) -> None:
     Raises:
         BackendError: Something could not be removed; names the folder.
     """
-    shutil.rmtree(folder.path, ignore_errors=True)
+    _remove_tree(folder.path)
     if not _is_folder(folder.path):
         return
     for parent, _, _ in os.walk(folder.path):
         with contextlib.suppress(OSError):
             Path(parent).chmod(0o700)
-    shutil.rmtree(folder.path, ignore_errors=True)
+    _remove_tree(folder.path)
     if folder.path.exists():
         raise BackendError(
             f"{folder.path} cannot be removed completely.",
@@ -81,3 +80,9 @@ def clear_leftovers(root: Path, host: hosts.Host) -> None:
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
+
+
+def _remove_tree(path: Path) -> None:
+    import shutil  # it imports modules of archives, which a list of jobs does not need
+
+    shutil.rmtree(path, ignore_errors=True)

@@ -119,6 +119,15 @@ def test_quick_answers_import_nothing_slow(ciao: User, words: list[str]) -> None
     assert not imported(ciao, words) & SLOW
 
 
+def test_a_list_of_jobs_imports_only_what_it_needs(ciao: User) -> None:
+    """Each of these would be found in the time of every command."""
+    assert not imported(ciao, ["jobs"]) & {
+        "yaml",
+        "aiohttp",
+        "ciao_kernel.session.tensorboard.board",
+    }
+
+
 @pytest.mark.parametrize("line", ["ciao ", "ciao run --framework ten", "ciao attach "])
 def test_tab_imports_nothing_slow(ciao: User, line: str) -> None:
     env = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "IFS": "\v"}

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import access
+from ciao_kernel.kube import access, configured
 
 pytestmark = pytest.mark.stands_for("oldest")
 
@@ -34,7 +34,7 @@ def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(access, "_ACCOUNT", tmp_path / "account")
+    monkeypatch.setattr(configured, "ACCOUNT", tmp_path / "account")
 
 
 def b64(text: str) -> str:
@@ -96,7 +96,7 @@ def fault(context: str = "") -> str:
 
 
 def test_without_any_file_there_is_no_cluster() -> None:
-    assert not access.configured()
+    assert not configured.configured()
     assert "no cluster is configured" in fault()
 
 
@@ -104,13 +104,13 @@ def test_a_name_that_is_no_file_is_a_slip_and_no_wish_to_run_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "typo"))
-    assert access.configured()
+    assert configured.configured()
     assert f"KUBECONFIG names {tmp_path}/typo, but there is no such file" in fault()
 
 
 def test_dev_null_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", os.devnull)
-    assert not access.configured()
+    assert not configured.configured()
 
 
 def test_a_file_that_does_not_exist_is_left_out_beside_one_that_does(
@@ -433,7 +433,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_pod_uses_its_account_and_reads_a_new_token(account: Path) -> None:
-    assert access.configured()
+    assert configured.configured()
     found = load()
     assert (found.namespace, found.source) == ("team", "service account")
     assert found.server.address == "https://10.0.0.1:443"
