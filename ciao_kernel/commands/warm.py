@@ -38,7 +38,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     gpus = sum(
         gpu.count * group.count for group in spec.groups if (gpu := spec.asks(group.role).gpu)
     )
-    left = max(0.0, parked.expires - time.time())
+    left = max(0.0, parked.idle_end - time.time())
     record = {
         "job": parked.job.reference,
         "replicas": len(parked.job.replicas),

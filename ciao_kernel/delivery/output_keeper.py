@@ -30,6 +30,8 @@ _TRIES, _SILENT = 6, 60.0
 """Tries to write to a bucket, and seconds without an answer after which one is given up."""
 _AFTER_CONTACT = 20.0
 """Seconds for which files are kept after a fetch has begun, if it does not go on."""
+_FOLDERS = 10
+"""Most tries to make a folder on a claim, where the folder around it may be removed."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -344,10 +346,9 @@ def save(
             raise ValueError("the name of the replica is damaged")
         uid = os.environ[files.POD_UID]
         place = os.path.join(folder, replica)
-        _make_job_folder(folder)
         part = place + "." + uid
         shutil.rmtree(part, ignore_errors=True)
-        os.mkdir(part)
+        made = _make_part(folder, part)
         for name in (files.TOO_LARGE, files.NOT_COPIED):  # of copies that are here already
             with contextlib.suppress(FileNotFoundError):
                 text = files.read_mark(marks, name)
@@ -359,9 +360,11 @@ def save(
             copy(files, part, copies, limit, words, skip, open_to_all=True)
         with open(os.path.join(part, files.POD_MARK), "w") as file:
             file.write(uid)
+        if not os.path.samestat(os.stat(part), os.fstat(made)):
+            raise ValueError("its folder was removed meanwhile")
         shutil.rmtree(place, ignore_errors=True)
         os.rename(part, place)
-        files.remove_parts(place)
+        files.remove_parts(place, place)
     except (OSError, KeyError, ValueError) as error:
         shutil.rmtree(part, ignore_errors=True)
         return "the claim cannot be written: " + (getattr(error, "strerror", "") or repr(error))
@@ -369,6 +372,23 @@ def save(
         os.umask(before)
     time.sleep(linger)
     return ""
+
+
+def _make_part(folder: str, part: str) -> int:
+    """Make the folder of a replica in that of its job; return it, open.
+
+    As long as it is open, no other folder can be taken for it.
+    """
+    for left in reversed(range(_FOLDERS)):
+        _make_job_folder(folder)
+        try:
+            os.mkdir(part)
+        except FileNotFoundError:  # the last files of the job were removed, and its folder
+            if not left:
+                raise
+        else:
+            return os.open(part, os.O_RDONLY | os.O_DIRECTORY)
+    raise AssertionError("the last round returns or raises")
 
 
 def _make_job_folder(folder: str) -> None:

@@ -127,6 +127,11 @@ class ReplicaFetch:
             if self.arrived:
                 return
             _log.info("fetching from %s failed", self.replica, exc_info=True)
+            if self._pod and self._files.has_all(self.replica, self._pod):
+                self.arrived = True  # another kernel of this machine was quicker
+                self.tell()
+                on_arrival()
+                return
             why, hint = repr(error), ""
             if isinstance(error, CiaoError):
                 why, hint = error.message, error.hint

@@ -74,6 +74,8 @@ _OF_A_JOB = re.compile(r"(?:^|/)ciao-output/[0-9a-f]{32}(?:/|$)")
 _OF_JOBS = re.compile(r"(?:^|/)ciao-output$")
 """Where the files of a job, and of all jobs, are on a claim."""
 _UID = re.compile(r"[0-9A-Za-z-]+")
+_REMOVALS = 1000
+"""Most beginnings of a removal: each ends at a file that somebody else has removed."""
 
 
 class Found(NamedTuple):
@@ -295,11 +297,14 @@ def _remove(path: str, pod: str) -> None:
     going = f"{path}.{pod}"
     try:
         if _locked(path, alone=True) == pod:
-            remove_parts(path)
-            shutil.rmtree(going, ignore_errors=True)
+            _clear(going)
             os.rename(path, going)  # at once: a removal may be cut
         if os.path.isdir(going):
-            shutil.rmtree(going)
+            if _writer(going) not in (pod, ""):  # a later pod has saved its own before the move
+                os.rename(going, path)
+                return
+            remove_parts(path, going)
+            _clear(going)
     except BlockingIOError:
         sys.exit(BUSY)
     except OSError as error:
@@ -308,17 +313,42 @@ def _remove(path: str, pod: str) -> None:
         os.rmdir(os.path.dirname(path))
 
 
-def remove_parts(path: str) -> None:
+def remove_parts(path: str, saved: str) -> None:
     """Remove what earlier pods of a replica have left beside its folder on a claim.
 
     They were killed before all was copied. What a later pod copies meanwhile is younger.
+
+    Args:
+        path: The replica's folder.
+        saved: The same, where it is now.
     """
-    written = os.stat(os.path.join(path, POD_MARK)).st_mtime_ns
-    folder, name = os.path.split(path)
-    for one in os.listdir(folder):
-        part = os.path.join(folder, one)
-        if one.startswith(name + ".") and os.lstat(part).st_mtime_ns < written:
-            shutil.rmtree(part, ignore_errors=True)
+    with contextlib.suppress(OSError):  # somebody else removes them
+        written = os.stat(os.path.join(saved, POD_MARK)).st_mtime_ns
+        folder, name = os.path.split(path)
+        for one in os.listdir(folder):
+            part = os.path.join(folder, one)
+            if one.startswith(name + ".") and os.lstat(part).st_mtime_ns < written:
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _writer(folder: str) -> str:
+    """Return the uid of the pod that wrote a folder; "" if its mark is removed."""
+    try:
+        return read_mark(folder, POD_MARK)
+    except FileNotFoundError:
+        return ""
+
+
+def _clear(folder: str) -> None:
+    """Remove a folder that somebody else may be removing too."""
+    for _ in range(_REMOVALS):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            if not os.path.isdir(folder):
+                return
+        else:
+            return
 
 
 def _locked(folder: str, *, alone: bool) -> str | None:

@@ -34,7 +34,9 @@ def text(name: str, path: Path, kind: str) -> str:
     except Exception:  # a library is missing, or the file is not what its name says
         found = ""
     found = found or f"{kind.rpartition('.')[2]} ({_size(path)})"
-    # The name and the value together, and the whole value: a part of a secret is one too.
+    if scrub(f"{name}=x") != f"{name}=x":
+        return "…"  # the whole value: a secret may have spaces, or be one of a list
+    # The name and the value together: what comes before a secret may tell that it is one.
     shown = scrub(f"{name}={visible(found)}").removeprefix(f"{name}=")
     return short(shown, _LONGEST)
 

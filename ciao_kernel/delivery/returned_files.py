@@ -98,12 +98,17 @@ class ReturnedFiles:
 
         Files that could not be read have no other copy.
         """
+        self._read()
         one = self._record.get(str(replica), {})
         done = one.get("removed") or one.get("faults") or one.get("way") != str(OutputWay.CLAIM)
         return not done and self.has_all(replica, pod)
 
     def has_all(self, replica: Replica, pod: str) -> bool:
-        """Return whether the files of a pod were brought back, and are still here."""
+        """Return whether the files of a pod were brought back, and are still here.
+
+        Another kernel of this machine may have brought them.
+        """
+        self._read()
         one = self._record.get(str(replica), {})
         paths = (self._folder / about["at"] for about in one.get("files", {}).values())
         return one.get("pod") == pod and all(path.exists() for path in paths)

@@ -66,7 +66,9 @@ async def execute(
         async with _channel(client, f"{path}/exec", query) as channel:
             run = _Run(channel, streams)
             status = await run.status()
-        if pause is None or run.used or not _never_began(status):
+        # Input that was taken from its source is gone, although it was not sent.
+        lost = run.used or streams.input is not None
+        if pause is None or lost or not _never_began(status):
             return _code(status)
         _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
         await asyncio.sleep(pause)

@@ -165,6 +165,8 @@ class ContainerLog:
                 await self._replace(one, now)
                 continue
             if now and one.complete and (now.id != one.id or over(pod, self._container)):
+                if now.id == one.id and one.superseded:
+                    yield Gap(_unseen(self._name, "the cluster never showed it"))
                 return
             if now is None or one.complete:
                 await self._view.changed(within=_LOOK)
@@ -179,6 +181,8 @@ class ContainerLog:
         if not one.complete:
             for piece in _give_up(one, f"the pod {self._name} was deleted"):
                 yield piece
+        if one.superseded and not one.replaced:
+            yield Gap(_unseen(self._name, "the pod was deleted"))
 
     async def _ask(
         self, one: _Instance, now: ContainerInstance
@@ -342,6 +346,10 @@ class ContainerLog:
         uid = str(pod["metadata"].get("uid") or "")
         self._uid = self._uid or uid
         return pod if uid == self._uid else None
+
+
+def _unseen(name: str, why: str) -> str:
+    return f"Lines of a later start of {name} may be lost: {why}."
 
 
 def _give_up(one: _Instance, why: str) -> list[Lines | Gap]:

@@ -243,15 +243,16 @@ class SavedOutput:
             await asyncio.sleep(self._pause * number)
             try:
                 why, busy = await self._removed()
-                break
+                if not busy:  # a cut connection is one that reads, for some seconds
+                    break
             except BackendError as error:
                 why = error.message
                 if not isinstance(error, ClusterFault) and getattr(error, "code", 0) < 500:
                     break
         if busy:
             return (
-                f"the files of {self._replica} are read by another kernel too, which removes them "
-                "from the claim."
+                f"the files of {self._replica} are still read on the claim, perhaps by another "
+                f"kernel, which removes them then. {self._kept.sentence}"
             )
         if not why:
             return ""

@@ -210,12 +210,12 @@ def _why_not_begun(job: Job, item: Object) -> str:
     now = job_status.of_job(job, item, {})
     if now.state is not State.PENDING:
         return ""
-    if now.reason:
-        return f"{job.name} has not begun ({now.message or now.reason})"
     about = status.get(item, "status")
     seen = {str(one.get("type")) for one in status.many(about, "conditions")}
     if seen & {"Running", "Restarting"} or _counts(about):
-        return ""
+        return ""  # it was suspended later
+    if now.reason:
+        return f"{job.name} has not begun ({now.message or now.reason})"
     return f"{job.name} has not begun"
 
 

@@ -32,10 +32,11 @@ _PER_PROCESS = 4e-3
 """Seconds between two samples for each process: this one needs 200 microseconds for a stack."""
 _LAST = 0.2
 """Seconds in which the last stacks may come."""
-_BEGIN = "(most recent call first):\n"
+_HEAD = b"Stack (most recent call first):\n"
+"""As :mod:`.stack_handler` and faulthandler write it."""
 _DEEPEST = 100
 """Frames that faulthandler writes; the outer ones are left out."""
-_END = "answered\n"
+_END = b"answered\n"
 _QUESTION = b"main %d\n"
 """As :mod:`.stack_handler` reads it and ends its answer."""
 _LARGEST = 1 << 20
@@ -76,7 +77,7 @@ def sample(
         while any(one.waits() for one in sampled) and time.monotonic() < until:
             time.sleep(0.005)
         for one in sampled:
-            one.take()
+            one.take(last=True)
         room = _NUMBERS // max(1, len(sampled))
         return [one.record(folders, room) for one in found]
     finally:
@@ -134,6 +135,8 @@ class _Process:
         """Whether faulthandler has written a stack since the question."""
         self._read = 0
         """Bytes of the file that were read."""
+        self._open = b""
+        """The last stack that was read: perhaps the rest of an answer is still to come."""
         self._ran = 0
         """For how long the main thread had run before the question."""
 
@@ -166,23 +169,37 @@ class _Process:
         if not caught or not self._reader.is_file(self._path, self.pid):
             return
         with contextlib.suppress(OSError):
+            assert self._file is not None
             if self._asked and self._read < _LARGEST:
-                if self._reader.is_in_c(self.pid, self._ran):
+                in_c = self._reader.is_in_c(self.pid, self._ran)
+                # An answer that came meanwhile is from Python.
+                if in_c and os.fstat(self._file).st_size == self._read:
                     os.kill(self.pid, self._reader.DUMP)
-            elif self._file is not None and self._reader.catches(self.pid, self._reader.ASK):
+            elif self._reader.catches(self.pid, self._reader.ASK):
+                self.take(last=True)
                 os.ftruncate(self._file, 0)
                 self._read = os.pwrite(self._file, _QUESTION % os.getpid(), 0)
                 self._asked, self._dumped = True, False
                 self._ran = self._reader.on_processor(self.pid)
                 os.kill(self.pid, self._reader.ASK)
 
-    def take(self) -> None:
-        """Count the stacks that have come."""
+    def take(self, *, last: bool = False) -> None:
+        """Count the stacks that have come.
+
+        An answer is read in parts if it comes just now: a file in memory grows page by page.
+
+        Args:
+            last: Whether nothing more is read before the file is emptied.
+        """
         assert self._file is not None
         data = os.pread(self._file, _LARGEST, self._read)
         self._read += len(data)
-        for one in data.decode("utf-8", "replace").split(_BEGIN)[1:]:
-            frames = self._reader.dumped(one)
+        found = (self._open + data).split(_HEAD)[1:]
+        self._open = b""
+        if found and data and not last and not found[-1].endswith(_END):
+            self._open = _HEAD + found.pop()
+        for one in found:
+            frames = self._reader.dumped(one.decode("utf-8", "replace"))
             self.depth = max(self.depth, len(frames))
             if len(frames) >= _DEEPEST:
                 frames.append(["", 0, "…"])

@@ -286,7 +286,7 @@ def on_processor(pid: int) -> int:
     """Return for how long the main thread of a process has run; nanoseconds."""
     try:
         with open(f"/proc/{pid}/schedstat") as file:
-            return int(file.read().split()[0])
+            return int(file.read().split()[0]) or time.monotonic_ns()
     except (OSError, ValueError, IndexError):
         return time.monotonic_ns()  # not every kernel tells it
 

@@ -28,8 +28,16 @@ class Expiry:
 
     @property
     def at(self) -> float:
-        """Time at which they end if no run begins; 0 if they have said that they end."""
-        return 0.0 if self._said else min(self._idle_since + self._seconds, self._silent_at)
+        """Time at which they end if no run begins, and they hear nothing more of this kernel.
+
+        It is 0 if they have said that they end.
+        """
+        return min(self.idle_end, self._silent_at)
+
+    @property
+    def idle_end(self) -> float:
+        """Time at which they end if no run begins, and this kernel goes on; 0 as for :attr:`at`."""
+        return 0.0 if self._said else self._idle_since + self._seconds
 
     @property
     def said(self) -> str:

@@ -91,8 +91,13 @@ class Parked:
 
     @property
     def expires(self) -> float:
-        """Time at which the replicas end by themselves if no run begins."""
+        """Time at which the replicas end by themselves if they hear nothing more."""
         return self._expiry.at
+
+    @property
+    def idle_end(self) -> float:
+        """Time at which the replicas end if no run begins in them."""
+        return self._expiry.idle_end
 
     @property
     def farewell(self) -> str:
@@ -148,7 +153,8 @@ class Parked:
 
     def let_go(self) -> None:
         """Tell replicas that nobody needs them, if they should still be there."""
-        if not self.over:
+        # Those of another loop, as of a subshell that has ended, end by their lease.
+        if not self.over and self.loop is asyncio.get_running_loop():
             self._start(self._feeder.send_bye())
 
     async def close(self) -> None:

@@ -47,10 +47,11 @@ def test_values_come_back_with_their_types(kernel: Any) -> None:
 def test_the_results_are_shown_short_escaped_and_without_secrets(kernel: Any) -> None:
     pytest.importorskip("pyarrow")
     done = kernel.run(
-        HEADER + "%output=table token settings name raw many absent\n"
+        HEADER + "%output=table token passwords settings name raw many absent\n"
         "import pandas\n"
         "table = pandas.DataFrame({'a': [1, 2, 3], 'b': ['x', 'y', 'z']})\n"
-        "token = 's3cret1'\n"
+        "token = 's3cret1 horse'\n"
+        "passwords = ['s3cret3', 's3cret4']\n"
         "settings = {'HF_TOKEN': 's3cret2', 'rate': 0.5}\n"
         "name = '<b>\\u202e'\n"
         "raw = bytes(2000)\n"
@@ -62,6 +63,7 @@ def test_the_results_are_shown_short_escaped_and_without_secrets(kernel: Any) ->
     for shown in (text, html):
         assert "3 rows (a, b)" in shown
         assert "s3cret" not in shown
+        assert "horse" not in shown
         assert "0.5" in shown
         assert "2.0 kB" in shown
         assert "\u202e" not in shown
@@ -70,7 +72,7 @@ def test_the_results_are_shown_short_escaped_and_without_secrets(kernel: Any) ->
     assert "<b>" not in html
     assert "&lt;b&gt;" in html
     assert "absent did not exist when the program ended." in html
-    assert kernel.run("print(_job.result['token'])").text == "s3cret1\n"
+    assert kernel.run("print(_job.result['token'])").text == "s3cret1 horse\n"
 
 
 def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: Any) -> None:

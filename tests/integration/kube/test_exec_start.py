@@ -40,8 +40,15 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_exec, "_PAUSES", (0.0, 0.0))
 
 
-def run(*answers: tuple[bytes, ...], typed: bool = False) -> tuple[int, bytes, int]:
+def run(
+    *answers: tuple[bytes, ...], typed: bool = False, slow: bool = False
+) -> tuple[int, bytes, int]:
     """Run a command against a server with these answers, one for each connection.
+
+    Args:
+        answers: The messages of each connection.
+        typed: Whether the server waits for input first.
+        slow: Whether there is input which never comes.
 
     Returns:
         The exit code, the output, and the number of connections.
@@ -60,10 +67,12 @@ def run(*answers: tuple[bytes, ...], typed: bool = False) -> tuple[int, bytes, i
         return channel
 
     async def pieces() -> AsyncIterator[bytes]:
+        if slow:
+            await asyncio.Event().wait()
         yield b"typed"
 
     async def main() -> int:
-        streams = Streams(out.extend, out.extend, input=pieces() if typed else None)
+        streams = Streams(out.extend, out.extend, input=pieces() if typed or slow else None)
         pod = "/api/v1/namespaces/team/pods/a"
         async with (
             asyncio.timeout(30),
@@ -94,6 +103,8 @@ def test_other_ends_are_not_tried_again(first: tuple[bytes, ...]) -> None:
         run(first, (DONE,))
 
 
-def test_a_command_that_was_given_input_is_not_tried_again() -> None:
+@pytest.mark.parametrize("kind", ["typed", "slow"])
+def test_a_command_with_input_is_not_tried_again(kind: str) -> None:
+    """A second one would have what is left of the input."""
     with pytest.raises(Refused, match="could not be run"):
-        run((DIED,), (DONE,), typed=True)
+        run((DIED,), (DONE,), **{kind: True})

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,6 +228,49 @@ def test_what_killed_pods_and_cut_removals_left_is_removed(claim: Claim) -> None
     (claim.path / "worker-0.one/files").mkdir(parents=True)  # its removal was cut
     assert remove(claim) == 0
     assert names(claim.path) == ["worker-0.later", "worker-01.other"]
+
+
+def test_files_that_a_later_pod_saves_during_a_removal_stay(claim: Claim) -> None:
+    """They were moved with the name of those that are here."""
+    assert claim.save("two") == (0, "")
+    claim.own.rename(claim.path / "worker-0.one")
+    assert remove(claim) == 0
+    assert names(claim.path) == ["worker-0"]
+    assert (claim.own / replica_files.POD_MARK).read_text() == "two"
+
+
+def test_two_removals_at_once_remove_all(tmp_path: Path) -> None:
+    folder = tmp_path / "claim"
+    folder.mkdir()
+    for number in range(2000):
+        (folder / str(number)).touch()
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(replica_files._clear, str(folder)) for _ in range(2)]:
+            done.result()
+    assert not folder.exists()
+
+
+def test_a_part_that_is_removed_while_it_is_written_is_not_taken_for_whole(claim: Claim) -> None:
+    """By the removal of another pod of the replica, on a node that was cut off."""
+    for number in range(3000):
+        (claim.program / f"model/{number}").touch()
+    part, moved = claim.path / "worker-0.one", claim.path / "moved"
+
+    def move() -> None:
+        for _ in range(30_000):
+            with contextlib.suppress(OSError):
+                part.rename(moved)
+                return
+            time.sleep(0.001)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    code, words = claim.save()
+    mover.join()
+    assert moved.exists()
+    assert code == 1
+    assert "claim cannot be written" in words
+    assert not claim.own.exists()
 
 
 def test_of_two_kernels_both_have_whole_files_and_the_last_one_removes_them(

@@ -344,6 +344,24 @@ def test_the_next_instances_log_came_long_before_its_status() -> None:
     assert here.asked[2:6] == ["all", "previous+limitBytes", "limitBytes", "previous"]
 
 
+@pytest.mark.parametrize("end", ["the pod was deleted", "the cluster never showed it"])
+def test_a_newer_instance_that_no_status_shows_is_a_gap(end: str) -> None:
+    here = Cluster()
+    here.shows("0a running")
+    last: Callable[[], Any] = here.then("", lines("a1", "a2"))
+    if "never" in end:
+        last = here.then("0a running", lines("a1", "a2"), phase="Failed")
+    here.answers = [
+        lambda: [lines("a1"), CUT],
+        lambda: lines("b1"),
+        lambda: lines("b1"),
+        lambda: lines("a1"),
+        lambda: lines("b1"),
+        last,
+    ]
+    assert here.read() == ("a1 a2", [f"Lines of a later start of p may be lost: {end}."])
+
+
 @pytest.mark.parametrize("state", ["running", "terminated"])
 def test_the_status_of_an_instance_never_came(state: str) -> None:
     """Two restarts at once: the status goes from the first instance to the third."""
