@@ -43,7 +43,8 @@ def proxied(installed: Environment) -> Environment:
 def test_tensorboard_is_a_frame_of_the_page(
     proxied: Environment, serve: Callable[..., Server], open_lab: Callable[..., Lab]
 ) -> None:
-    lab = open_lab(serve("lab"), [CELL])
+    # A server of its own: others may have started without the extension.
+    lab = open_lab(serve("lab", env={"PROXIED": "1"}), [CELL])
     lab.run(0)
     lab.wait_done(0, START)
     place = lab.cell(0).locator("iframe[title=TensorBoard]")
