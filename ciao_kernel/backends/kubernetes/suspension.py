@@ -87,7 +87,9 @@ async def _pods_gone(target: Target, job: Job) -> None:
 
 
 def _is_over(pod: Object) -> bool:
-    return status.get(pod, "status", "phase") in ("Succeeded", "Failed")
+    # One that is being deleted has failed by that; the operator may still see it.
+    leaving = status.get(pod, "metadata", "deletionTimestamp")
+    return not leaving and status.get(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
 def is_suspended(item: Object, workload: Object) -> bool:

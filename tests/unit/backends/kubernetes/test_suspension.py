@@ -140,3 +140,23 @@ def test_without_the_right_nothing_is_asked() -> None:
     with pytest.raises(ClusterFault, match=r"you may not suspend jobs .* patch tfjobs.kubeflow"):
         run(server, job("tfjobs"), item({"runPolicy": {}}), suspended=True)
     assert server.patches == []
+
+
+LEAVING = {"deletionTimestamp": "2026-11-28T08:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase", "over"),
+    [
+        ({}, "Running", False),
+        ({}, "Failed", True),
+        ({}, "Succeeded", True),
+        (LEAVING, "Running", False),
+        (LEAVING, "Failed", False),
+    ],
+)
+def test_a_pod_that_is_being_deleted_is_not_over(
+    metadata: dict[str, str], phase: str, over: bool
+) -> None:
+    """The training operator takes its end for a failure of the job that is resumed."""
+    assert suspension._is_over({"metadata": metadata, "status": {"phase": phase}}) is over
