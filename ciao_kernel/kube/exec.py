@@ -66,9 +66,7 @@ async def execute(
         async with _channel(client, f"{path}/exec", query) as channel:
             run = _Run(channel, streams)
             status = await run.status()
-        # Input that was taken from its source is gone, although it was not sent.
-        lost = run.used or streams.input is not None
-        if pause is None or lost or not _never_began(status):
+        if pause is None or run.used or not _never_began(status):
             return _code(status)
         _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
         await asyncio.sleep(pause)
@@ -161,8 +159,8 @@ class _Run:
 
     @property
     def used(self) -> bool:
-        """Whether input was sent or output came: such a command cannot be tried again."""
-        return self._heard or bool(self._sent)
+        """Whether output came, or input was taken from its source: it cannot be tried again."""
+        return self._heard or self._streams.input is not None or bool(self._sent)
 
     async def status(self) -> dict[str, Any]:
         """Run the command until its end, and return the server's Status object.
