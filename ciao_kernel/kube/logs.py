@@ -114,9 +114,8 @@ class ContainerLog:
         self._uid = ""
         self._begun_early: dict[str, ResumePosition] = {}
         """Resume positions of instances whose lines came before their status."""
-        query = {"container": container, "timestamps": "true"}
-        if since:
-            query["sinceTime"] = since
+        self._query = {"container": container, "timestamps": "true"}
+        query = {**self._query, "sinceTime": since} if since else self._query
         self._first_lines = FirstLines(
             client, self._path, query, read_timeout, lambda: self._pod() is not None, away
         )
@@ -268,7 +267,7 @@ class ContainerLog:
         return ended
 
     def _request(self, one: _Instance, previous: bool, follow: bool) -> LogRequest:
-        query = {"container": self._container, "timestamps": "true"}
+        query = dict(self._query)
         if since := one.progress.since or self._since:
             query["sinceTime"] = since
         if previous:
