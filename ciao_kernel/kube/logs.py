@@ -225,7 +225,7 @@ class ContainerLog:
             elif await self._moved_on(one, previous):
                 one.mode = Mode.COUNT
                 if previous:
-                    await self._newer(now, _LATE)
+                    await self._shows(lambda shown: shown.id != now.id, _LATE)
             else:
                 await self._status(one, _LATE / 3)
                 one.mode = Mode.RESTART
@@ -313,23 +313,17 @@ class ContainerLog:
         one.superseded, one.next_first = True, await self._first_lines.read(previous=False)
         return True
 
-    async def _newer(self, now: ContainerInstance, within: float) -> None:
-        """Wait for a status with a newer instance than this one, at most the given seconds."""
-        until = time.monotonic() + within
-        while (left := until - time.monotonic()) > 0:
-            pod = self._pod()
-            shown = pod and seen(pod, self._container)
-            if not shown or shown.id != now.id:
-                return
-            await self._view.changed(within=left)
-
     async def _status(self, one: _Instance, within: float) -> None:
         """Wait for a status in which the instance has ended, at most the given seconds."""
+        await self._shows(lambda now: now.ended or now.id != one.id, within)
+
+    async def _shows(self, wanted: Callable[[ContainerInstance], bool], within: float) -> None:
+        """Wait until the status shows the wanted, or nothing; at most the given seconds."""
         until = time.monotonic() + within
         while (left := until - time.monotonic()) > 0:
             pod = self._pod()
             now = pod and seen(pod, self._container)
-            if not now or now.ended or now.id != one.id:
+            if not now or wanted(now):
                 return
             await self._view.changed(within=left)
 
