@@ -20,6 +20,7 @@ pytestmark = pytest.mark.stands_for("oldest")
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 INPUT, CLOSE = 0, 255
 Server = Callable[[web.WebSocketResponse], Awaitable[None]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +44,20 @@ def run(server: Server, *typed: bytes) -> int:
 
     async def main() -> int:
         source = pieces() if typed else None
-        streams = Streams(lambda _: None, lambda _: None, input=source)
-        pod = "/api/v1/namespaces/team/pods/a"
-        async with (
-            asyncio.timeout(30),
-            serving(handler) as host,
-            Client(access(host)) as client,
-        ):
-            return await execute(client, pod, "main", ["sleep"], streams)
+        return await executed(handler, Streams(lambda _: None, lambda _: None, input=source))
 
     return asyncio.run(main())
+
+
+async def executed(handler: Handler, streams: Streams) -> int:
+    """Run a command against a server; return its exit code."""
+    pod = "/api/v1/namespaces/team/pods/a"
+    async with (
+        asyncio.timeout(30),
+        serving(handler) as host,
+        Client(access(host)) as client,
+    ):
+        return await execute(client, pod, "main", ["sleep"], streams)
 
 
 async def ends(channel: web.WebSocketResponse) -> None:

@@ -11,10 +11,8 @@ from aiohttp import web
 
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import exec as kube_exec
-from ciao_kernel.kube.client import Client
-from ciao_kernel.kube.exec import execute
 from ciao_kernel.model.queries import Streams
-from tests.integration.kube.test_responses import access, serving
+from tests.integration.kube.test_exec_pings import DONE, executed
 
 pytestmark = pytest.mark.stands_for("oldest")
 
@@ -32,7 +30,6 @@ def failure(words: str) -> bytes:
 
 
 DIED = failure("waiting for init preliminary setup: read init-p: connection reset by peer")
-DONE = b'\x03{"metadata": {}, "status": "Success"}'
 
 
 @pytest.fixture(autouse=True)
@@ -73,13 +70,7 @@ def run(
 
     async def main() -> int:
         streams = Streams(out.extend, out.extend, input=pieces() if typed or slow else None)
-        pod = "/api/v1/namespaces/team/pods/a"
-        async with (
-            asyncio.timeout(30),
-            serving(handler) as host,
-            Client(access(host)) as client,
-        ):
-            return await execute(client, pod, "main", ["sleep"], streams)
+        return await executed(handler, streams)
 
     return asyncio.run(main()), bytes(out), len(answers) - len(left)
 
