@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import time
@@ -421,3 +422,9 @@ class Kernel(Client):
         if self.manager.has_kernel:
             self.manager.shutdown_kernel(now=now and not _MEASURED)
         self.manager.cleanup_resources()
+
+
+def lines_of(text: str, replica: str) -> list[str]:
+    """The lines of one replica in the text of a cell, with its name and without colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return [line for line in plain.splitlines() if line.startswith(f"[{replica}]")]

@@ -18,6 +18,7 @@ from tests.e2e.jobs.conftest import Team, rules
 from tests.e2e.jobs.test_kernel import ANSI, environment
 from tests.e2e.jobs.test_warm import WARM, as_kernel, ended
 from tests.helpers.jobs import Recorder
+from tests.helpers.kernels import lines_of
 
 HEAD = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
 SAYS = """
@@ -136,8 +137,7 @@ def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
     kernel.finish(cell)
     assert cell.status == "ok", cell.of("error")
     for replica in (0, 1):
-        text = ANSI.sub("", cell.text)
-        got = [one for one in text.splitlines() if one.startswith(f"[worker-{replica}]")]
+        got = lines_of(cell.text, f"worker-{replica}")
         assert got == [f"[worker-{replica}] {line}" for line in lines(200)]
     assert "stay warm" not in cell.text
     attached = ANSI.sub("", kernel.run("%ciao attach sleeps").text)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from typing import Any
 
 import pytest
 
-from tests.helpers.kernels import Place
+from tests.helpers.kernels import Place, lines_of
 
 pytestmark = pytest.mark.second("faults")
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADER = "%framework=python\n%worker=2\n%warm=3s\n%name=sleeps\n"
 ENDED = (
     "the warm replicas of sleeps have ended, because no run began in them for 3s; new ones start"
@@ -37,8 +35,7 @@ def test_a_kernel_that_slept_tells_the_truth_and_starts_new_replicas(
     kernel.finish(cell)
     assert cell.status == "ok", cell.of("error")
     for replica in (0, 1):
-        text = ANSI.sub("", cell.text)
-        got = [line for line in text.splitlines() if line.startswith(f"[worker-{replica}]")]
+        got = lines_of(cell.text, f"worker-{replica}")
         assert got == [f"[worker-{replica}] line {number}" for number in range(200)]
     assert kernel.run("print(_job.state, _job.run)").text == "Succeeded 1\n"
     assert "no job runs" in str(kernel.run("%ciao stacks").of("error"))
