@@ -30,6 +30,7 @@ OVER = 0.01
 CELL = f"""%framework=tensorflow
 %name={JOB}
 %worker=1
+%lines=all
 import time
 for number in range({{lines}}):
     print("line", number, time.time(), flush=True)
