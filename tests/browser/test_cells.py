@@ -13,11 +13,11 @@ import pytest
 from ciao_kernel.session.plugin_registry import Registry
 from tests.browser.lab import Lab
 from tests.browser.server import Server
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import JOB
 
 Open = Callable[..., Lab]
 Figure = Callable[[str], None]
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 STEADY = (
@@ -174,7 +174,7 @@ def test_reload_before_the_end_of_a_job(home: Server, open_lab: Open) -> None:
     lab.run(1)
     lab.wait_done(1)
     stream = "".join(one["text"] for one in lab.outputs(1) if one["output_type"] == "stream")
-    plain = ANSI.sub("", stream)
+    plain = uncolored(stream)
     for worker in ("worker-0", "worker-1"):
         assert re.findall(rf"\[{worker}\] step (\d+)", plain) == [str(i) for i in range(40)]
     assert tables(lab, 1)[0].splitlines()[0].endswith(": Succeeded")

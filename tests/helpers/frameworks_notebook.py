@@ -11,13 +11,14 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from tests.helpers.colors import uncolored
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RANKS = {
     "tensorflow": 2, "pytorch": 2, "pytorch, elastic": 2, "jax": 2, "xgboost": 2, "paddle": 2,
     "mpi": 4, "python": 2, "custom": 2,
 }  # fmt: skip
 """The replicas, or ranks, of each cell that print the result."""
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"^\[\S+\] rank (\d) of (\d): (.+)$", re.M)
 
 
@@ -73,4 +74,4 @@ def _ran(cell: nbformat.NotebookNode) -> Ran:
         for word in ("iopub.execute_input", "shell.execute_reply")
     )
     seconds = (ended - began).total_seconds()
-    return Ran(_ANSI.sub("", text), _ANSI.sub("", error), seconds)
+    return Ran(uncolored(text), uncolored(error), seconds)

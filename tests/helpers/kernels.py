@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import queue
-import re
 import signal
 import sys
 import time
@@ -21,6 +20,8 @@ from typing import Any
 import psutil
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+
+from tests.helpers.colors import uncolored
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 100.0
@@ -426,5 +427,5 @@ class Kernel(Client):
 
 def lines_of(text: str, replica: str) -> list[str]:
     """The lines of one replica in the text of a cell, with its name and without colours."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    plain = uncolored(text)
     return [line for line in plain.splitlines() if line.startswith(f"[{replica}]")]

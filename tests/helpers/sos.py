@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,8 @@ import nbformat
 import psutil
 from nbformat import NotebookNode
 
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import ROOT, WAIT, Kernel, Place, Request
-
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def install(place: Place) -> dict[str, str]:
@@ -51,7 +49,7 @@ def run_example(place: Place, env: dict[str, str] | None = None) -> list[tuple[s
 
 def _written(cell: NotebookNode) -> str:
     text = "".join(out.text for out in cell.outputs if out.output_type == "stream")
-    return ANSI.sub("", text)
+    return uncolored(text)
 
 
 class Sos(Kernel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.docs.ground import Ground
 from tests.e2e.docs.reader import GUIDE, ClusterReader
+from tests.helpers.colors import uncolored
 from tests.integration.docs import blocks
 from tests.integration.docs.blocks import PAGES, ROOT
 
@@ -144,7 +144,7 @@ def read(page: str, ground: Ground, place: Any, start_kernel: Any) -> None:
             reader.output = ""
             reader.take(block)
             said += reader.output
-    said = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    said = uncolored(said)
     assert [words for words in SAID.get(page, ()) if words not in said] == [], said
 
 

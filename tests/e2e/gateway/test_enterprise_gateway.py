@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from tests.e2e.gateway.client import V1, Api, RemoteKernel, refusal
 from tests.e2e.gateway.conftest import Start
 from tests.e2e.gateway.place import DEPLOY, ROOT, SPEC, Gateway, api_server, listens, memory, patch
 from tests.helpers import network
+from tests.helpers.colors import uncolored
 from tests.integration.docs.blocks import command_lines, read
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.xdist_group("gateway")]
 second = pytest.mark.second("gateway")
 GUIDE = ROOT / "docs" / "gateway.md"
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 AT_ONCE = 10
 CULLING = [
     "--MappingKernelManager.cull_idle_timeout=8",
@@ -96,7 +95,7 @@ def test_a_cell_is_a_job_of_the_pods_own_account(gateway: Gateway, api: Api, sta
     header = "%framework=tensorflow\n%successPolicy=allWorkers\n%worker=2\n"
     done = kernel.run(f"{header}print('trained')\n")
     assert done.status == "ok"
-    assert ANSI.sub("", done.text).count("] trained\n") == 2
+    assert uncolored(done.text).count("] trained\n") == 2
     (job,) = gateway.team.namespace.get("tfjobs")["items"]
     assert job["metadata"]["annotations"]["ciao-kernel/owner"].startswith("ada@gateway")
     listed = kernel.run("%ciao jobs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -12,11 +11,11 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.e2e.images.conftest import Maker
+from tests.helpers.colors import uncolored
 from tests.helpers.packages import serving
 
 pytestmark = pytest.mark.slow
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TABULATE = """
 def tabulate(rows, headers):
     return "\\n".join(" ".join(map(str, row)) for row in [headers, *rows])
@@ -53,7 +52,7 @@ def test_it_runs_as_it_stands(
         NotebookClient(made, kernel_name="ciao", timeout=200, resources=resources).execute()
 
     cells = [cell for cell in made.cells if cell.source.startswith("%framework")]
-    texts = [ANSI.sub("", "".join(out.get("text", "") for out in cell.outputs)) for cell in cells]
+    texts = [uncolored("".join(out.get("text", "") for out in cell.outputs)) for cell in cells]
     assert len(cells) == 4
     for text in texts:
         assert "included, because the code imports them: images/" in text

@@ -17,9 +17,9 @@ from nbclient import NotebookClient
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import CPU_REQUEST, Team
 from tests.e2e.jobs.test_endings import GO_ON, HEAD, UNTIL_TOLD, straggler
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import IN_PODS
 
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 ROOT = Path(__file__).parents[3]
 CELL = (
     "%framework=tensorflow\n%name=mine\n%worker=2\n"
@@ -86,7 +86,7 @@ def test_the_notebooks_run_on_the_cluster_as_they_stand(
     NotebookClient(made, kernel_name="ciao", timeout=280, resources=resources).execute()
     cells = [cell for cell in made.cells if cell.cell_type == "code"]
     training = next(cell for cell in cells if cell.source.startswith("%framework"))
-    assert said in ANSI.sub("", "".join(out.get("text", "") for out in training.outputs))
+    assert said in uncolored("".join(out.get("text", "") for out in training.outputs))
     shown = next(out for out in training.outputs if out.output_type == "display_data")
     name = shown.data["text/plain"].partition(":")[0]
     assert team.namespace.condition(f"{kind}/{name}", "Succeeded")
@@ -149,7 +149,7 @@ def test_the_error_repeats_a_traceback_whose_lines_the_cell_folds_also_with_outp
         90,
     )
     assert failed.error == "JobFailed"
-    shown = ANSI.sub("", failed.text).splitlines()
+    shown = uncolored(failed.text).splitlines()
     assert shown == [
         "[worker-0] … 4 lines of the traceback shown below …",
         "no values came back for %output: when the program ended it had no variable loss or "

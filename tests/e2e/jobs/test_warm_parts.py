@@ -15,8 +15,9 @@ from ciao_kernel.session.warm.pool import WarmPool
 from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
-from tests.e2e.jobs.test_kernel import ANSI, environment
+from tests.e2e.jobs.test_kernel import environment
 from tests.e2e.jobs.test_warm import WARM, as_kernel, ended
+from tests.helpers.colors import uncolored
 from tests.helpers.jobs import Recorder
 from tests.helpers.kernels import lines_of
 
@@ -140,7 +141,7 @@ def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
         got = lines_of(cell.text, f"worker-{replica}")
         assert got == [f"[worker-{replica}] {line}" for line in lines(200)]
     assert "stay warm" not in cell.text
-    attached = ANSI.sub("", kernel.run("%ciao attach sleeps").text)
+    attached = uncolored(kernel.run("%ciao attach sleeps").text)
     assert attached.count("[worker-1] line ") == 200
     again = kernel.run(head + "print('well')")
     assert again.status == "ok", again.of("error")

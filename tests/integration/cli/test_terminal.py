@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.colors import COLOR, uncolored
 from tests.helpers.packages import serving
 from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, Screen, User, until
-
-COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_the_screen_of_these_tests_draws_as_a_terminal_does() -> None:
@@ -28,7 +27,7 @@ def test_lines_stand_above_a_table_that_is_drawn_in_place(ciao: User) -> None:
     terminal = ciao.terminal("run", "--name", "live", "train.py")
 
     def drawn() -> int:
-        return COLOR.sub("", terminal.raw).count("live: Running")
+        return uncolored(terminal.raw).count("live: Running")
 
     until(lambda: drawn() > 2, "the table to be drawn while the job runs")
     (ciao.storage / "jobs" / "live" / "work" / "go-on").touch()

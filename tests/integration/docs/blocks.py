@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.helpers.colors import uncolored
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
@@ -35,7 +37,6 @@ COMMANDS = frozenset({"ciao", "docker", "kubectl", "make", "pip", "python"})
 """Programs with which an indented block of commands begins."""
 _ELSEWHERE = re.compile(r"kubectl |docker |python -m tests\.cluster |make cluster(?!-down)")
 _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>.*)$")
-_COLOR = re.compile(r"\x1b\[[\d;]*m")
 _TAG = re.compile(r"\[[a-z]+-\d+\]")
 _ITEM = re.compile(r"\s*(?:[-*]|\d\.) ")
 _COMMENT = re.compile(r"^<!-- block: (?P<mark>.*) -->$")
@@ -153,7 +154,7 @@ def shown(wanted: str, output: str) -> bool:
 
     In order, but for the lines of two replicas: nobody knows which of them comes first.
     """
-    found = [" ".join(_COLOR.sub("", line).split()) for line in output.splitlines()]
+    found = [" ".join(uncolored(line).split()) for line in output.splitlines()]
     replicas: dict[str, list[str]] = {}
     for line in wanted.splitlines():
         words = " ".join(line.split())

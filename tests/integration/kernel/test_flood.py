@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import Place
 from tests.helpers.servers import Page, Server, serving
 
@@ -30,7 +31,6 @@ for batch in range(1000):
     print("\\n".join(f"line {number:06}" for number in range(batch * 50, batch * 50 + 50)))
     time.sleep(max(0, start + batch / 100 - time.monotonic()))
 """
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"\[(worker-\d)\] line (\d{6})")
 _LEFT_OUT = re.compile(r"… ([\d,]+) lines of .* not shown here …")
 _CLOSING = re.compile(r"([\d,]+) of ([\d,]+) lines are shown")
@@ -43,7 +43,7 @@ def check(text: str, place: Place) -> str:
     written = {log.stem: log.read_bytes().count(b"\n") for log in logs}
     shown: dict[str, list[int]] = {name: [] for name in written}
     left_out, closing = 0, None
-    for line in _COLOR.sub("", text).splitlines():
+    for line in uncolored(text).splitlines():
         if found := _LINE.fullmatch(line):
             shown[found[1]].append(int(found[2]))
         elif found := _LEFT_OUT.fullmatch(line):

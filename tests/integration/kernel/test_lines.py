@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import Place
 
 HEADER = "%framework=tensorflow\n%worker=1\n%name=long\n"
 BODY = "for n in range(1000): print('step', n, 'loss', 1.5)\n"
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def numbers(text: str) -> list[int]:
-    return [int(found) for found in re.findall(r"^\[worker-0\] step (\d+)", plain(text), re.M)]
-
-
-def plain(text: str) -> str:
-    return _COLOR.sub("", text)
+    return [int(found) for found in re.findall(r"^\[worker-0\] step (\d+)", uncolored(text), re.M)]
 
 
 def test_a_long_log_keeps_its_ends_and_every_line_stays_at_hand(kernel: Any, place: Place) -> None:
@@ -28,7 +24,7 @@ def test_a_long_log_keeps_its_ends_and_every_line_stays_at_hand(kernel: Any, pla
     assert (
         "… 600 lines of worker-0 are left out here: `%ciao logs long --replica worker-0` shows "
         f"them; all are in {log} …\n[worker-0] step 800 "
-    ) in plain(done.text)
+    ) in uncolored(done.text)
     assert log.read_bytes().count(b"\n") == 1000
     counted = kernel.run("print(len(_job.metrics['loss']['worker-0']))")
     assert counted.text == "1000\n", counted.of("error")
@@ -80,7 +76,7 @@ def test_the_newest_lines_are_seen_while_the_job_runs(kernel: Any, place: Place)
     done = kernel.finish(request)
     assert done.error == "JobFailed"
     assert numbers(done.text)[:20] == [*range(20)]
-    assert "[worker-0] newest\n" in plain(done.text)
+    assert "[worker-0] newest\n" in uncolored(done.text)
 
 
 def test_a_cell_names_the_replicas_that_its_success_has_stopped(start_kernel: Any) -> None:
@@ -91,7 +87,7 @@ def test_a_cell_names_the_replicas_that_its_success_has_stopped(start_kernel: An
     )
     done = kernel.run("%framework=tensorflow\n%worker=2\n" + body)
     assert done.status == "ok"
-    assert plain(done.text).splitlines()[-1] == (
+    assert uncolored(done.text).splitlines()[-1] == (
         "Succeeded with worker-0; worker-1 was still at work and was stopped (the setting linger "
         "gives others more time)."
     )

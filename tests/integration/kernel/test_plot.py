@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import Place, Request
 
 PLAIN = """\
@@ -100,7 +101,7 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     assert [line.split()[:2] for line in lines] == [["loss", "worker-0"], ["loss", "worker-1"]]
     assert all(line.endswith("nan at step 100") for line in lines)
     # The lines themselves are shown as ever, and what was asked for in vain is said once.
-    text = re.sub(r"\x1b\[[0-9;]*m", "", request.text)
+    text = uncolored(request.text)
     for replica in ("worker-0", "worker-1"):
         assert text.count(f"[{replica}] step") == 10
         assert f'[{replica}] {{"step": 100, "loss": NaN}}\n' in text

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import Place
 
 BODY = """\
@@ -28,11 +29,11 @@ train()
 def test_the_error_of_a_cell_repeats_no_line_of_its_output(kernel: Any, place: Place) -> None:
     done = kernel.run(BODY.replace("    raise", "    print('first')\n    raise", 1))
     assert done.error == "JobFailed"
-    text = re.sub(r"\x1b\[[0-9;]*m", "", done.text)
+    text = uncolored(done.text)
     lines = text.splitlines()
     error = "\n".join(done.of("error")[0]["traceback"])
     assert error.count("Traceback (most recent call last)") == 1
-    assert "Cell, line 13, in <module>" in re.sub(r"\x1b\[[0-9;]*m", "", error)
+    assert "Cell, line 13, in <module>" in uncolored(error)
     # The program has survived its first traceback, and this one stays.
     assert text.count("[worker-0] Traceback (most recent call last)") == 1
     assert lines.index("[worker-0] ValueError: no luck") < lines.index("[worker-0] going on")
@@ -43,7 +44,7 @@ def test_the_error_of_a_cell_repeats_no_line_of_its_output(kernel: Any, place: P
     assert kernel.run("%ciao logs broken").text.count("ValueError: no luck") == 2
     again = kernel.run("%ciao attach broken")
     assert again.error == "JobFailed"
-    assert re.sub(r"\x1b\[[0-9;]*m", "", again.text).splitlines()[-1] == lines[-1]
+    assert uncolored(again.text).splitlines()[-1] == lines[-1]
 
 
 @pytest.mark.second("operators")
@@ -55,7 +56,7 @@ def test_the_report_of_the_real_torchrun_is_one_line(kernel: Any, place: Place) 
         "%framework=pytorch\n%name=torn\nimport os\nprint('go')\nos.kill(os.getpid(), 9)"
     )
     assert done.error == "JobFailed"
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", done.text).splitlines()
+    lines = uncolored(done.text).splitlines()
     assert lines[-2] == "[master-0] go"
     end = "lines of torchrun's own report: rank 0 was killed by SIGKILL …"
     assert re.fullmatch(rf"\[master-0\] … \d+ {re.escape(end)}", lines[-1])

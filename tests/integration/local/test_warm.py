@@ -19,6 +19,7 @@ from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.warm import found_runs
 from ciao_kernel.session.warm.pool import WarmPool
+from tests.helpers.colors import uncolored
 from tests.helpers.jobs import Ended, Place, Recorder, cell, interrupted, wait
 
 HEAD = "%framework=python\n%worker=2\n%warm\n"
@@ -409,7 +410,7 @@ def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Ker
         await execute(["logs", name, "--run", "2"], caller)
         await execute(["logs", name, "--replica", "worker-0"], caller)
         await execute(["logs", name, "--tail", "1", "--replica", "worker-1"], caller)
-        plain = [re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() for text in texts]
+        plain = [uncolored(text).splitlines() for text in texts]
         assert plain[0] == ["[worker-0] number 2"]
         assert plain[1] == ["[worker-1] number 2"]
         assert plain[2] == [f"[worker-0] number {number}" for number in (1, 2, 3)]

@@ -14,10 +14,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from tests.helpers import frameworks_notebook
+from tests.helpers.colors import uncolored
 from tests.helpers.kernels import LINGER
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
@@ -55,7 +55,7 @@ def _job_cell(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def _lines(cell: nbformat.NotebookNode) -> list[str]:
     text = "".join(out.text for out in cell.outputs if out.output_type == "stream")
-    return ANSI.sub("", text).splitlines()
+    return uncolored(text).splitlines()
 
 
 def _losses(lines: list[str], replica: str) -> list[float]:
@@ -134,7 +134,7 @@ def test_a_fault_in_one_pytorch_rank_is_blamed_on_that_rank(tmp_path: Path) -> N
     source = nbformat.read(tmp_path / "notebooks" / "pytorch_ddp.ipynb", as_version=4)
     cell = _job_cell(source).source.replace(anchor, fault + anchor)
     line = cell.splitlines().index("        raise ValueError('boom')") + 1
-    assert f"Cell, line {line}, in <module>" in ANSI.sub("", str(caught.value))
+    assert f"Cell, line {line}, in <module>" in uncolored(str(caught.value))
 
 
 @pytest.mark.second("docs")

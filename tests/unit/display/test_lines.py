@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ciao_kernel.display.lines import Batcher, Prefixer, clean, plain
 from ciao_kernel.model import Output, Replica
+from tests.helpers.colors import COLOR, uncolored
 from tests.helpers.growth import is_linear
 
 ONE, TWO, PS = Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)
-SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 # ---------------------------------------------------------------------------------- clean
@@ -47,13 +47,13 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 )
 def test_a_line_as_a_terminal_leaves_it(line: str, seen: str) -> None:
     assert clean(line) == seen
-    assert plain(line) == SGR.sub("", seen)
+    assert plain(line) == uncolored(seen)
 
 
 @given(st.text(st.sampled_from("\x1b[]()?;:0123mKHab\r\t\x07\\\x00\x9bPX^_ >"), max_size=60))
 def test_nothing_but_colours_is_left_of_any_line(line: str) -> None:
     seen = clean(line)
-    assert "\x1b" not in SGR.sub("", seen)
+    assert "\x1b" not in uncolored(seen)
     assert not any(ord(c) < 32 and c != "\t" for c in seen.replace("\x1b", ""))
     assert clean(seen) == seen
     assert "\x1b" not in plain(line)
@@ -91,7 +91,7 @@ def test_many_lines_are_shown_as_each_of_them(lines: list[str], color: bool, lim
 def test_replicas_have_colours_of_their_own() -> None:
     prefixer = Prefixer(color=True, limit=100)
     seen = {prefixer.prefix(Replica("worker", index)) for index in range(8)}
-    assert len({SGR.search(text)[0] for text in seen}) == 8  # type: ignore[index]
+    assert len({COLOR.search(text)[0] for text in seen}) == 8  # type: ignore[index]
     assert prefixer.prefix(ONE) == Prefixer(color=True, limit=5).prefix(ONE)
     assert prefixer.format(ONE, b"x\n").endswith("\x1b[0mx\n")
 
@@ -112,7 +112,7 @@ def test_a_long_line_is_cut_and_says_so() -> None:
     # Never in the middle of a colour.
     for limit in range(1, 12):
         text = Prefixer(color=True, limit=limit).format(ONE, b"ab\x1b[31mcdef\x1b[0mgh\n")
-        assert "\x1b" not in SGR.sub("", text)
+        assert "\x1b" not in uncolored(text)
 
 
 # -------------------------------------------------------------------------------- batches
