@@ -37,9 +37,12 @@ def slips(name: str) -> Iterator[str]:
 
 
 def said(error: CiaoError) -> str:
-    """Everything that a front end or a log may show of an error."""
+    """Everything that a front end or a log may show of an error.
+
+    Without the lines of our own code in its traceback: those take most of the time to find.
+    """
     parts = [error.message, error.hint, *describe(error), str(error), repr(error), str(vars(error))]
-    return "\n".join((*parts, *traceback.format_exception(error)))
+    return "\n".join((*parts, *traceback.format_exception(error, limit=0)))
 
 
 def leaks(text: str, style: Style = Style.CELL) -> str:
