@@ -44,6 +44,8 @@ _PARTS = 24
 _COMMON = ("a", "0", " ", "\n", "\t", "/", ":", "@", "-", ".", "\\", '"', "'", "://", "a ", "a.")
 _INDIRECT = {"_TEXTS": "match", "_FORMATS": "match"}
 """Uses of patterns that have no name there."""
+_CALLED = re.compile(rf"\bre\.({'|'.join(_USES)})\(")
+"""What a module has that uses a pattern without a name; to read each module's tree takes seconds."""
 _SAMPLES = "a0 -_:/@.\"'\\#%={[(<!\n\x1b\x00"
 
 
@@ -74,7 +76,7 @@ def _patterns() -> dict[str, tuple[Pattern, str]]:
             for use in sorted(uses or {_INDIRECT.get(name, "search")}):
                 for number, pattern in enumerate(patterns):
                     found[f"{module.__name__}.{name}[{number}].{use}"] = pattern, use
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(ast.parse(source)) if _CALLED.search(source) else ():
             match node:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="re"), attr=use),
