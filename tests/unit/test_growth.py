@@ -45,7 +45,7 @@ _COMMON = ("a", "0", " ", "\n", "\t", "/", ":", "@", "-", ".", "\\", '"', "'", "
 _INDIRECT = {"_TEXTS": "match", "_FORMATS": "match"}
 """Uses of patterns that have no name there."""
 _CALLED = re.compile(rf"\bre\.({'|'.join(_USES)})\(")
-"""What a module has that uses a pattern without a name; to read each module's tree takes seconds."""
+"""What a module has that uses a pattern without a name. To read all trees takes seconds."""
 _SAMPLES = "a0 -_:/@.\"'\\#%={[(<!\n\x1b\x00"
 
 
