@@ -12,8 +12,6 @@ import pytest
 
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 Start = Callable[..., Kernel]
 
 CELL = "%%ciao\n" + JOB
@@ -28,6 +26,7 @@ def python3(start_kernel: Start) -> Kernel:
     return kernel
 
 
+@pytest.mark.stands_for("oldest")
 def test_job_cell(lasting: Kernel) -> None:
     request = lasting.run(CELL + "print('hello from', __import__('os').environ['CIAO_REPLICA'])")
     assert request.status == "ok"
@@ -40,6 +39,7 @@ def test_job_cell(lasting: Kernel) -> None:
     assert lasting.strangers == []
 
 
+@pytest.mark.stands_for("oldest")
 def test_plain_cells_stay_plain(python3: Kernel) -> None:
     assert python3.run("1 + 1").of("execute_result")
     assert python3.run("%time 1").status == "ok"
@@ -50,6 +50,7 @@ def test_plain_cells_stay_plain(python3: Kernel) -> None:
     assert errors[0] == errors[-1] == "ZeroDivisionError"
 
 
+@pytest.mark.stands_for("oldest")
 @pytest.mark.parametrize(
     ("code", "error", "sentence"),
     [
@@ -87,6 +88,7 @@ def test_errors_where_the_user_shows_own_ones(python3: Kernel) -> None:
     assert "extension.py" not in text
 
 
+@pytest.mark.stands_for("oldest")
 def test_interrupt_stops_the_job(python3: Kernel, place: Place) -> None:
     for _ in range(3):
         request = python3.execute("%%ciao\n" + SILENT)
@@ -139,6 +141,7 @@ def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Plac
     assert len(place.replicas()) == 2
 
 
+@pytest.mark.stands_for("oldest", only="shutdown")
 @pytest.mark.parametrize("end", ["shutdown", "kill"])
 def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> None:
     request = python3.execute("%%ciao\n" + SILENT)
@@ -147,12 +150,14 @@ def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> No
     place.wait_empty()
 
 
+@pytest.mark.stands_for("oldest")
 def test_capture(lasting: Kernel) -> None:
     request = lasting.run("%%capture caught\n%ciao magics")
     assert request.text == ""
     assert "%framework" in lasting.run("print(caught.stdout)").text
 
 
+@pytest.mark.stands_for("oldest")
 def test_loading_twice(lasting: Kernel) -> None:
     assert lasting.run("%load_ext ciao_kernel").status == "ok"
     assert lasting.run("%reload_ext ciao_kernel").status == "ok"
@@ -176,6 +181,7 @@ def ipython(place: Place, code: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.stands_for("oldest")
 def test_terminal(place: Place) -> None:
     output = ipython(place, CELL + "print('hello')").communicate(timeout=WAIT)[0]
     assert {"[worker-0] hello", "[worker-1] hello"} <= set(output.splitlines())

@@ -8,8 +8,6 @@ import pytest
 
 from tests.helpers.kernels import JOB, Kernel, Place
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 WATCH = """
 seen = []
 def before(info): seen.append(("before", info.raw_cell.strip().splitlines()[-1]))
@@ -35,6 +33,7 @@ def fresh(place: Place) -> Iterator[Kernel]:
     kernel.shutdown(now=True)
 
 
+@pytest.mark.stands_for("oldest")
 def test_a_variable_in_a_command_is_replaced_in_both_kernels(ours: Kernel, lasting: Kernel) -> None:
     said = []
     for kernel in (ours, lasting):
@@ -54,6 +53,7 @@ def test_a_variable_in_a_command_is_replaced_in_both_kernels(ours: Kernel, lasti
         assert word in text
 
 
+@pytest.mark.stands_for("oldest")
 def test_hooks_are_called_around_jobs_and_commands(fresh: Kernel) -> None:
     assert fresh.run(WATCH).status == "ok"
     fresh.run("seen.clear()")
@@ -78,6 +78,7 @@ def test_a_hook_that_fails_harms_no_job(fresh: Kernel) -> None:
     assert "all the same" in request.text
 
 
+@pytest.mark.stands_for("oldest")
 def test_a_hook_can_be_interrupted_and_sees_the_cell_as_over(fresh: Kernel) -> None:
     fresh.run(
         "import time\nip, counts = get_ipython(), []\n"

@@ -8,8 +8,6 @@ import pytest
 
 from tests.helpers.kernels import Kernel, Place
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 READ = "import json\nprint('read', json.load(open('input/sizes.json')))\n"
 
 
@@ -28,6 +26,7 @@ def kernel(own: Kernel) -> Kernel:
     return own
 
 
+@pytest.mark.stands_for("oldest")
 def test_a_job_reads_a_variable_of_a_plain_cell(kernel: Kernel) -> None:
     kernel.run("sizes = {'hidden': [64, 10]}")
 
@@ -61,6 +60,7 @@ def test_an_unknown_variable_is_an_error_with_its_line(kernel: Kernel) -> None:
     assert kernel.place.job_folders() == before
 
 
+@pytest.mark.stands_for("oldest")
 def test_the_extension_knows_the_variables_too(lasting: Kernel) -> None:
     lasting.run("sizes = [1, 2]")
 
@@ -70,6 +70,7 @@ def test_the_extension_knows_the_variables_too(lasting: Kernel) -> None:
     assert "read [1, 2]" in done.text
 
 
+@pytest.mark.stands_for("oldest")
 def test_tab_completes_a_variable(kernel: Kernel) -> None:
     kernel.run("training_data = 1")
     code = "%framework=tensorflow\n%input=training_d"

@@ -12,8 +12,6 @@ import pytest
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place, Request
 from tests.helpers.subshells import add_subshell, execute
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 Figure = Callable[[str], None]
 
 MODES = ["ciao-message", "ciao-signal"]
@@ -112,6 +110,7 @@ IPKernelApp.launch_instance(kernel_class=Kernel)
 """
 
 
+@pytest.mark.stands_for("oldest")
 def test_an_interrupt_between_two_cells_stops_the_one_that_was_sent(tmp_path: Path) -> None:
     """In the moment in which the next cell comes; ipykernel's own handler would raise there."""
     place = Place(tmp_path)
@@ -135,6 +134,7 @@ def wait_loud(kernel: Kernel, request: Request) -> None:
     kernel.wait_text(request, "not shown here")
 
 
+@pytest.mark.stands_for("oldest", only="silent")
 @pytest.mark.parametrize("code", [SILENT, LOUD], ids=["silent", "loud"])
 def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) -> None:
     request = kernel.execute(code)
@@ -162,6 +162,7 @@ def test_loud_job_ten_times_in_a_row(kernel: Kernel, place: Place, figure: Figur
     assert len(place.job_folders()) == before + 10
 
 
+@pytest.mark.stands_for("oldest")
 def test_right_behind_the_run_button(kernel: Kernel, place: Place) -> None:
     """The interrupt has a channel of its own, and comes before the cell that it is meant for.
 
@@ -175,6 +176,7 @@ def test_right_behind_the_run_button(kernel: Kernel, place: Place) -> None:
     place.wait_empty()
 
 
+@pytest.mark.stands_for("oldest")
 def test_long_before_the_run_button(kernel: Kernel) -> None:
     """An interrupt while nothing runs is meant for no cell."""
     kernel.interrupt()
@@ -278,6 +280,7 @@ def test_twice_quickly(kernel: Kernel, place: Place) -> None:
     place.wait_empty()
 
 
+@pytest.mark.stands_for("oldest")
 def test_idle_kernel_lives(kernel: Kernel) -> None:
     works(kernel)
     for _ in range(10):
@@ -307,6 +310,7 @@ def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) ->
     place.wait_empty()
 
 
+@pytest.mark.stands_for("oldest")
 def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
     first = kernel.execute(SILENT)
     second = kernel.execute("print('never')")
@@ -332,6 +336,7 @@ def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
 # ---------------------------------------------------------------------------- plain cells
 
 
+@pytest.mark.stands_for("oldest")
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -372,6 +377,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.stands_for("oldest")
 @pytest.mark.parametrize(
     "how",
     [
@@ -393,6 +399,7 @@ def test_an_interrupt_that_python_swallows(kernel: Kernel, how: str) -> None:
         works(kernel)
 
 
+@pytest.mark.stands_for("oldest")
 def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
     """Interrupts at any moment of very short cells: every cell gets its reply."""
     for step in range(40):
@@ -405,6 +412,7 @@ def test_plain_cell_at_its_edges(kernel: Kernel) -> None:
     works(kernel)
 
 
+@pytest.mark.stands_for("oldest")
 def test_after_the_user_had_signal_handlers(kernel: Kernel, place: Place) -> None:
     """`loop.add_signal_handler` takes away what wakes the loop; the next cell has it again."""
     kernel.run(
@@ -436,6 +444,7 @@ def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     kernel.run("%ciao delete files")
 
 
+@pytest.mark.stands_for("oldest")
 @BY_MESSAGE
 def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
     subshell = add_subshell(kernel)

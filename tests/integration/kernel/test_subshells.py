@@ -7,8 +7,6 @@ import pytest
 from tests.helpers.kernels import JOB, SILENT, Kernel, Place, Request
 from tests.helpers.subshells import add_subshell, execute
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 WAITING = (
     JOB + "%name={0}\nimport os, time\n"
     "for i in range(50): print('{0}', i)\n"
@@ -34,6 +32,7 @@ def lines_of(request: Request, name: str) -> int:
     return len(lines)
 
 
+@pytest.mark.stands_for("oldest")
 def test_two_jobs_a_command_and_a_plain_cell_at_once(
     kernel: Kernel, place: Place, subshells: list[str]
 ) -> None:

@@ -30,8 +30,6 @@ from ciao_kernel.model.queries import Streams
 from tests.helpers.certificates import make_certificate
 from tests.integration.kube.test_responses import serving
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 DONE = b'\x03{"metadata": {}, "status": "Success"}'
 VERSION = "client.authentication.k8s.io/v1"
 POD = "/api/v1/namespaces/team/pods/a"
@@ -125,6 +123,7 @@ class Recorder:
         return web.json_response({"kind": "PodList", "items": [], "metadata": {}})
 
 
+@pytest.mark.stands_for("oldest")
 def test_every_request_is_made_as_the_other_user(
     pki: Path, tls: ssl.SSLContext, configure: Configure
 ) -> None:
@@ -165,6 +164,7 @@ def test_every_request_is_made_as_the_other_user(
         }
 
 
+@pytest.mark.stands_for("oldest", only="https")
 @needs_kubectl
 @pytest.mark.parametrize(
     "user",
@@ -288,6 +288,7 @@ async def forwarding(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     writer.close()
 
 
+@pytest.mark.stands_for("oldest")
 @pytest.mark.parametrize(
     ("proxy_url", "variables", "by_proxy"),
     [
@@ -325,6 +326,7 @@ def test_which_way_an_api_server_is_asked(
     run(work())
 
 
+@pytest.mark.stands_for("oldest")
 def test_a_proxy_of_the_environment_that_is_none_of_http(
     configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:

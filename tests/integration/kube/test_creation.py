@@ -24,8 +24,6 @@ from tests.helpers.api_objects import ApiObjects
 from tests.integration.kube.test_responses import access, client, serving
 from tests.unit.backends.kubernetes.test_creation import MAPS, ROLE, WHOLE, made, owned
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 WRITES = ("POST", "PATCH")
 LONG_AGO = 1000.0
 
@@ -79,6 +77,7 @@ CUTS = pytest.mark.parametrize(
 POINTS = pytest.mark.parametrize("when", ["before", "after"])
 
 
+@pytest.mark.stands_for("oldest", only="all")
 @CUTS
 @POINTS
 def test_a_connection_that_is_cut_once_changes_nothing(

@@ -15,8 +15,6 @@ from tests.helpers.api_server import ApiServer
 from tests.helpers.api_user import Here, run
 from tests.helpers.jobs import Recorder
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 JOB = "%framework=tensorflow\n%name=mine\n%worker=3\npass"
 
 
@@ -34,6 +32,7 @@ async def numbered(pod: Pod) -> int:
     return 1 if pod.number == 1 else 143  # as torchrun, which makes 1 of a signal
 
 
+@pytest.mark.stands_for("oldest", only="0")
 @pytest.mark.stands_for("trials")
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_evicted_replica_is_named_and_every_line_comes(

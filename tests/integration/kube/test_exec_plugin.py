@@ -19,8 +19,6 @@ import pytest
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import exec_plugin
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 VERSION = "client.authentication.k8s.io/v1"
 ANSWER = json.dumps({"apiVersion": VERSION, "status": {"token": "TOKEN"}})
 

@@ -14,8 +14,6 @@ from ciao_kernel.kube import exec as kube_exec
 from ciao_kernel.model.queries import Streams
 from tests.integration.kube.test_exec_pings import DONE, executed
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 
 def failure(words: str) -> bytes:
     status = {
@@ -75,6 +73,7 @@ def run(
     return asyncio.run(main()), bytes(out), len(answers) - len(left)
 
 
+@pytest.mark.stands_for("oldest")
 def test_it_runs_at_the_next_attempt() -> None:
     assert run((DIED,), (DIED,), (b"\x01there", DONE)) == (0, b"there", 3)
 

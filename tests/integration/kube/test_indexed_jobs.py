@@ -26,8 +26,6 @@ from tests.helpers.api_server import ApiServer
 from tests.helpers.api_user import Here, run
 from tests.helpers.jobs import Recorder
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 HEADER = "%framework=tensorflow\n%name=mine\n%ps=1\n%worker=2\n"
 PS, ZERO, ONE = Replica("ps", 0), Replica("worker", 0), Replica("worker", 1)
 
@@ -85,6 +83,7 @@ async def endless(pod: Pod) -> int:
     return 0
 
 
+@pytest.mark.stands_for("oldest")
 def test_a_success_of_the_decider_ends_the_job_and_its_ps(
     cluster: Callable[..., Here], tmp_path: Path
 ) -> None:

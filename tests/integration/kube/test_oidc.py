@@ -20,8 +20,6 @@ from ciao_kernel.kube.kubeconfig import Entry
 from tests.helpers.certificates import make_certificate
 from tests.integration.kube.test_responses import serving
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -85,6 +83,7 @@ def test_a_token_that_is_valid_is_used(pki: Path) -> None:
     assert not issuer.asked
 
 
+@pytest.mark.stands_for("oldest")
 @pytest.mark.parametrize("old", [ENDED, "", "nonsense"])
 @pytest.mark.parametrize("in_form", [False, True])
 def test_a_token_that_ended_is_exchanged(pki: Path, old: str, in_form: bool) -> None:
@@ -124,6 +123,7 @@ def test_a_token_that_seems_to_have_ended_is_the_servers_to_judge(
     assert found == (late, math.inf)
 
 
+@pytest.mark.stands_for("oldest")
 def test_an_issuer_that_nobody_vouches_for_gets_no_secret(pki: Path) -> None:
     issuer = Issuer(id_token=NEXT)
     with pytest.raises(ClusterFault, match="ClientConnectorCertificateError"):

@@ -20,8 +20,6 @@ from ciao_kernel.plugins import Build, Emit, Plan
 from ciao_kernel.session.plugin_registry import Registry
 from tests.integration.kube.test_responses import client
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 REGISTRY = Registry({})
 
 

@@ -16,8 +16,6 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import NoRoom
 from tests.integration.kube.test_responses import client
 
-pytestmark = pytest.mark.stands_for("oldest")
-
 PODS = "/api/v1/namespaces/team/pods"
 QUOTAS = "/api/v1/namespaces/team/resourcequotas"
 MAPS = "/api/v1/namespaces/team/configmaps"
