@@ -86,7 +86,7 @@ def test_run_stop_restart(home: Server, open_lab: Open, figure: Figure) -> None:
     assert lab.outputs(1)[0]["text"] == "six times seven is 42\n"
 
 
-@pytest.mark.second("browser", only="notebook")
+@pytest.mark.second("browser")
 def test_restart_during_a_job(home: Server, open_lab: Open) -> None:
     lab = open_lab(home, [STEADY, "print('alive')"])
     lab.run(0)
@@ -181,6 +181,7 @@ def test_reload_before_the_end_of_a_job(home: Server, open_lab: Open) -> None:
 
 
 @pytest.mark.second("browser", only="True")
+@pytest.mark.second("browser", only="notebook")
 @pytest.mark.parametrize("trusted", [True, False])
 def test_saved_notebook(home: Server, open_lab: Open, trusted: bool) -> None:
     """It opens with table, log and curves as they were last, also where somebody else made it."""

@@ -57,6 +57,7 @@ def test_notebook_offers_the_kernel(serve: Callable[..., Server], page: Page) ->
     opened.value.wait_for_function(f"{status} === 'idle'", timeout=60_000)
 
 
+@pytest.mark.second("browser")
 def test_logo_stands_in_the_notebook(
     serve: Callable[..., Server], open_lab: Callable[..., Lab]
 ) -> None:

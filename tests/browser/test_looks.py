@@ -119,7 +119,7 @@ GEOMETRY = """() => {
 """Notes the place and size of every row and cell whenever the page has changed."""
 
 
-@pytest.mark.second("browser", only="700")
+@pytest.mark.second("browser")
 @pytest.mark.parametrize("width", [1000, 700])
 def test_the_table_does_not_move_while_a_job_runs(
     serve: Callable[..., Server], open_lab: Callable[..., Lab], width: int
@@ -162,6 +162,7 @@ LINKED = (
 """Jobs in a folder below the server's root, with a name that needs every kind of escaping."""
 
 
+@pytest.mark.second("browser")
 def test_logs_and_folders_below_the_servers_root_open_by_a_click(
     serve: Callable[..., Server], open_lab: Callable[..., Lab]
 ) -> None:
@@ -221,6 +222,7 @@ LONG = (
 )
 
 
+@pytest.mark.second("browser")
 def test_a_long_log_leaves_a_page_of_usual_height(
     serve: Callable[..., Server],
     open_lab: Callable[..., Lab],

@@ -104,7 +104,7 @@ def test_a_cell_is_a_job_of_the_pods_own_account(gateway: Gateway, api: Api, sta
     assert wrong.error == "JobFailed"
 
 
-@pytest.mark.stands_for("gateway")
+@pytest.mark.second("gateway")
 def test_the_stop_button_stops_the_job(
     gateway: Gateway, api: Api, start: Start, figure: Callable[[str], None]
 ) -> None:

@@ -243,6 +243,7 @@ def test_pod_security_and_a_file_of_requirements(kernel: Kernel, team: Team) -> 
     assert len(kernel.tags()) == 2
 
 
+@pytest.mark.second("builders")
 def test_a_dry_run_pushes_nothing(kernel: Kernel, team: Team) -> None:
     (dry,) = kernel.run(kernel.cell(CODE.format("dry"), "%packages=app", "%dryrun"))
 

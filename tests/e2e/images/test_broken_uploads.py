@@ -60,6 +60,7 @@ def listed(opened: Registries, cluster: Cluster, repository: str) -> list[str]:
     return list(json.loads(answer.body).get("tags") or ())
 
 
+@pytest.mark.second("builders")
 def test_an_upload_that_is_reset_is_done_again(
     opened: Registries, local_cluster: Cluster, proxy: Proxy
 ) -> None:
@@ -84,6 +85,7 @@ def test_an_upload_that_is_reset_is_done_again(
         assert int(answer.headers["Content-Length"]) == layer["size"]
 
 
+@pytest.mark.second("builders")
 def test_a_registry_that_stays_away_is_one_clear_error(
     opened: Registries, local_cluster: Cluster, proxy: Proxy
 ) -> None:

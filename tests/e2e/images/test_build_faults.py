@@ -69,6 +69,7 @@ def test_a_killed_kernel_leaves_a_build_that_ends_and_that_the_next_one_removes(
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_deleting_a_job_removes_builds_that_were_left_and_nothing_else(
     maker: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_pod_that_fills_its_node_is_evicted(maker: Maker) -> None:
     assert maker.tags() == []
 
 
+@pytest.mark.second("builders")
 def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
     maker.dockerfile(f"RUN {COUNTED} && python3 -c 'bytearray(500 << 20)'")
 

@@ -103,6 +103,7 @@ def test_a_failed_build_is_one_error_with_its_line(maker: Maker) -> None:
     assert maker.tags() == []
 
 
+@pytest.mark.second("builders")
 def test_an_executor_that_cannot_be_had(maker: Maker) -> None:
     missing = f"{maker.cluster.at.registry}/nobody/has:1"
 
@@ -133,6 +134,7 @@ def test_an_interrupt_takes_the_pod_along(maker: Maker, figure: Callable[[str], 
     assert maker.tags() == []
 
 
+@pytest.mark.second("builders")
 def test_pod_security_refuses_such_pods_and_append_is_offered(maker: Maker) -> None:
     enforce(maker, "restricted")
 
@@ -144,6 +146,7 @@ def test_pod_security_refuses_such_pods_and_append_is_offered(maker: Maker) -> N
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_who_may_not_is_told_which_role_it_takes(team: Team, local_cluster: Cluster) -> None:
     maker = Maker(team, local_cluster)
 
@@ -170,6 +173,7 @@ def test_a_secret_that_is_not_there(maker: Maker) -> None:
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_a_registry_that_knows_the_kernel_and_not_the_pod(
     maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

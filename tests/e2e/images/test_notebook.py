@@ -75,6 +75,7 @@ def test_it_runs_as_it_stands(
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_it_is_kept_without_outputs() -> None:
     made = nbformat.read(NOTEBOOKS / "images.ipynb", as_version=4)
     for cell in made.cells:

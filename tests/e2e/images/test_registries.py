@@ -159,6 +159,7 @@ def test_who_has_no_right_is_told_and_leaves_nothing(
     assert tags(user(OWNER), repository) == set()
 
 
+@pytest.mark.second("builders")
 def test_who_may_only_pull_reads_and_finds(
     registry: Registry, local_cluster: Cluster, user: Callable[..., User]
 ) -> None:
@@ -170,6 +171,7 @@ def test_who_may_only_pull_reads_and_finds(
     assert image.digest == made.image.digest
 
 
+@pytest.mark.second("builders")
 @pytest.mark.parametrize(
     "registry", named(registries.BASIC_TLS, registries.TOKEN_TLS), indirect=True
 )

@@ -33,6 +33,7 @@ def test_a_builder_image_makes_the_environment_once(maker: Maker) -> None:
     assert maker.left() == []
 
 
+@pytest.mark.second("builders")
 def test_an_assemble_script_that_fails(maker: Maker) -> None:
     scripts = maker.team.folder / ".s2i" / "bin"
     scripts.mkdir(parents=True)

@@ -76,6 +76,8 @@ def test_variables_and_arguments_are_what_was_written(team: Team) -> None:
         assert ended.display.data(f"worker-{index}").decode() == line
 
 
+@pytest.mark.second("faults", only="few")
+@pytest.mark.second("faults", only="none")
 @pytest.mark.parametrize("count", [0, 2, 60], ids=["none", "few", "many"])
 def test_modules_and_files_lie_beside_the_program(team: Team, count: int) -> None:
     (team.folder / "helper.py").write_text("from pkg.inner import name\n")
@@ -118,6 +120,7 @@ def test_files_are_the_replicas_own(team: Team) -> None:
     assert ended.display.data("worker-0") == b"True\nchanged\nfrom a script\n\n"
 
 
+@pytest.mark.second("faults")
 def test_a_home_of_this_machine_is_no_place_in_a_pod(team: Team) -> None:
     ended = team.run("%framework=tensorflow\n%worker=1\n%python=~/venv/bin/python\nprint()\n")
     assert isinstance(ended.error, UsageError)
@@ -135,6 +138,7 @@ def test_what_no_configmap_holds_is_an_error_and_nothing_is_created(team: Team) 
     assert team.left() == []
 
 
+@pytest.mark.second("faults")
 def test_a_name_that_is_taken_gets_a_number(team: Team) -> None:
     text = "%framework=tensorflow\n%worker=1\n%name=mine\nprint(1)\n"
     names = [team.run(text).job.name for _ in range(2)]

@@ -43,6 +43,7 @@ async def end(team: Team, pod: str) -> None:
     await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
 
 
+@pytest.mark.second("faults")
 def test_a_job_that_is_scaled_goes_on_with_the_new_replica(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await says(display, "worker-0")
@@ -87,6 +88,7 @@ def test_a_cell_follows_a_job_that_a_command_suspends_and_resumes(
     assert "is over" in asyncio.run(command("suspend"))
 
 
+@pytest.mark.second("faults")
 def test_without_the_right_a_job_cannot_be_suspended(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await says(display, "worker-0")
@@ -102,6 +104,7 @@ def test_without_the_right_a_job_cannot_be_suspended(team: Team) -> None:
     assert team.run(CELL, during=during).error is None
 
 
+@pytest.mark.second("faults")
 def test_a_job_that_is_suspended_waits_until_it_is_resumed(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await says(display, "worker-0")

@@ -47,6 +47,8 @@ def test_a_replica_that_is_killed_for_its_memory_is_said_to_be(team: Team) -> No
     assert one.reason in ("OOMKilled", "")
 
 
+@pytest.mark.second("operators", only="at once")
+@pytest.mark.second("operators", only="created")
 @pytest.mark.parametrize("moment", ["at once", "created", "running"])
 def test_an_interrupt_leaves_nothing(team: Team, moment: str) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
@@ -75,6 +77,7 @@ def test_a_job_that_someone_deletes_ends_its_cell(team: Team) -> None:
     assert "deleted" in ended.error.message
 
 
+@pytest.mark.second("operators")
 def test_a_deadline_fails_the_job(team: Team) -> None:
     ended = team.run(HEAD + "%deadline=4s\n" + WAIT)
     assert isinstance(ended.error, JobFailed)
@@ -91,6 +94,7 @@ def test_an_image_that_does_not_exist_fails_the_cell_with_the_nodes_words(team: 
     until(lambda: not team.left(), "the job to be deleted", 90)
 
 
+@pytest.mark.second("faults")
 def test_why_a_replica_waits_is_said(team: Team) -> None:
     seen: list[str] = []
 
@@ -108,6 +112,7 @@ def test_why_a_replica_waits_is_said(team: Team) -> None:
     assert "Insufficient nvidia.com/gpu" in seen[-1]
 
 
+@pytest.mark.second("operators")
 def test_clean_policy_all_removes_everything(team: Team) -> None:
     ended = team.run(HEAD + "%cleanPolicy=all\nprint(1)\n")
     assert ended.error is None, ended.error
@@ -195,6 +200,7 @@ def test_a_worker_that_the_operator_stops_is_read_to_its_last_line(
     assert ended.display.state("worker-1") is state
 
 
+@pytest.mark.second("faults")
 def test_a_worker_is_read_to_its_last_line_though_the_job_has_failed(team: Team) -> None:
     """As one that writes a checkpoint when it is asked to end."""
     program = straggler("worker-1", code=1)
@@ -233,6 +239,7 @@ def test_in_a_kernel_the_cell_ends_with_the_replica_that_failed(team: Team) -> N
 
 
 @pytest.mark.second("faults", only="ExitCode")
+@pytest.mark.second("faults", only="pytorch")
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch"])
 @pytest.mark.parametrize("policy", ["Never", "ExitCode"])
 def test_a_failure_that_is_foreseen_is_the_operators_too(
@@ -285,6 +292,7 @@ def test_a_finalizer_that_keeps_a_deleted_job_keeps_no_cell(team: Team) -> None:
     until(lambda: not team.left(), "everything to be gone", 60)
 
 
+@pytest.mark.second("faults")
 def test_a_stop_that_a_finalizer_holds_up_says_so(team: Team) -> None:
     display: Recorder | None = None
 
@@ -331,12 +339,14 @@ def test_missing_rights_are_listed_before_anything_exists(team: Team) -> None:
     assert team.left() == []
 
 
+@pytest.mark.second("faults")
 def test_a_namespace_that_is_not_there_is_an_error(team: Team) -> None:
     ended = team.run(HEAD + "%namespace=no-such-place\nprint()\n")
     assert isinstance(ended.error, ClusterFault)
     assert "no-such-place" in ended.error.message
 
 
+@pytest.mark.second("operators")
 def test_a_quota_that_is_used_up_is_said_before_anything_exists(team: Team) -> None:
     policies.put_quota(team.namespace, **{"requests.memory": "64Mi"})
     team.user.allow(*rules(), Rule(["pods"], ["create"]))

@@ -289,6 +289,7 @@ def test_a_pod_that_is_deleted_under_its_job(team: Team, figure: Figure) -> None
     figure(f"{lines}; the master: {whole(ended.display, 'master-0')}")
 
 
+@pytest.mark.second("faults")
 def test_a_pod_that_is_deleted_under_a_job_without_restarts(team: Team, figure: Figure) -> None:
     """For a TFJob a pod that is being deleted has failed, and the operator stops the others."""
 

@@ -85,6 +85,7 @@ async def wrote(display: Recorder, text: str, *replicas: str) -> None:
     await wait(lambda: all(data in display.data(replica) for replica in replicas))
 
 
+@pytest.mark.second("trials")
 @pytest.mark.alone
 @pytest.mark.slow
 def test_at_any_moment(team: Team, figure: Figure) -> None:
@@ -127,6 +128,7 @@ def test_at_any_moment(team: Team, figure: Figure) -> None:
     figure(f"{COUNT} interrupts, {len(over)} came too late; worst {max(took):.1f} s to the end")
 
 
+@pytest.mark.second("faults")
 @pytest.mark.slow
 def test_what_is_still_ending_is_named(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that takes its time is named when the cell ends, and goes later."""
@@ -314,6 +316,7 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
     until(lambda: not team.left(), f"everything to be gone, after {said!r}", 60)
 
 
+@pytest.mark.second("faults")
 def test_a_deletion_that_fails_is_told(team: Team, proxy: Proxy) -> None:
     async def main() -> None:
         registry, display = Registry({}), Recorder()

@@ -47,6 +47,7 @@ def test_a_job_is_followed_from_python(team: Team, start_kernel: Callable[..., A
     kernel.run("_job.stop()")
 
 
+@pytest.mark.second("faults")
 def test_a_job_is_stopped_from_python(team: Team, start_kernel: Callable[..., Any]) -> None:
     kernel = start_kernel(env=environment(team))
     assert kernel.run(CELL).status == "ok"

@@ -122,6 +122,7 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     assert "There are no jobs." in ciao(team, "jobs")
 
 
+@pytest.mark.second("faults")
 def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
     team: Team, start_kernel: Callable[..., Any]
 ) -> None:
@@ -140,6 +141,7 @@ def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
     client.wait(lambda: "Stopped" in failed.tables[-1], "the last table")
 
 
+@pytest.mark.second("faults")
 def test_the_error_repeats_a_traceback_whose_lines_the_cell_folds_also_with_output(
     team: Team, start_kernel: Callable[..., Any]
 ) -> None:
@@ -208,6 +210,7 @@ def test_the_next_kernel_says_once_what_runs_from_before(
     assert "from before" not in listed.run("%ciao describe mine").text
 
 
+@pytest.mark.second("faults")
 def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) -> None:
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
     kernel.be_patient()

@@ -102,6 +102,8 @@ def test_a_job_without_its_source_is_ended_by_the_next_kernel(
     until(lambda: not kinds(team, "mine"), "the job to go", 60)
 
 
+@pytest.mark.second("faults", only="delete")
+@pytest.mark.second("faults", only="patch")
 @pytest.mark.parametrize("verb", ["list", "patch", "delete"])
 def test_without_an_optional_right_jobs_own_their_sources_all_the_same(
     team: Team, verb: str

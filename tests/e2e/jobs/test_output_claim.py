@@ -52,6 +52,7 @@ def readers(team: Team) -> list[str]:
     return [one for one in leftovers(team, "pods") if "ciao-output-reader" in one]
 
 
+@pytest.mark.second("operators")
 def test_files_come_back_through_a_claim_and_are_removed_there(team: Team, claim: str) -> None:
     ended = team.run(
         f"{BOTH}%output=model/ absent.csv by:claim\n{DETAILS}", output_claim=f"{claim}/team"

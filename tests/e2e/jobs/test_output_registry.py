@@ -48,6 +48,7 @@ def plain(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return made(namespace, tmp_path, monkeypatch, [*rules(ROLE), *rules(JOBS)])
 
 
+@pytest.mark.second("operators")
 def test_files_come_back_through_a_registry_that_asks_nobody(
     local_cluster: Cluster, plain: Team
 ) -> None:

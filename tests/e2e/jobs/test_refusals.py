@@ -42,6 +42,7 @@ def test_a_job_that_no_quota_has_room_for_is_refused_as_a_whole(team: Team) -> N
     assert fits.error is None, fits.error
 
 
+@pytest.mark.second("faults")
 def test_without_the_right_to_see_quotas_the_pods_are_tried_by_those_who_may(team: Team) -> None:
     policies.put_quota(team.namespace, limits_cpu="200m")
     kept = [rule for rule in rules() if "resourcequotas" not in rule.resources]
@@ -50,6 +51,7 @@ def test_without_the_right_to_see_quotas_the_pods_are_tried_by_those_who_may(tea
     assert "exceeded quota: quota, requested: limits.cpu=300m" in error.message
 
 
+@pytest.mark.second("faults")
 def test_a_quota_of_what_is_beside_the_job_leaves_no_job_behind(team: Team) -> None:
     authority = "configmap/kube-root-ca.crt"
     until(lambda: team.namespace.find(authority), "the one that every namespace gets", 60)
@@ -92,6 +94,7 @@ def test_a_restricted_namespace_gets_pods_that_ask_for_no_rights(restricted: Tea
     assert "image will run as root" in said[0]
 
 
+@pytest.mark.second("faults")
 def test_an_image_with_a_user_of_its_own_runs_in_a_restricted_namespace(restricted: Team) -> None:
     (restricted.folder / "data").mkdir()
     (restricted.folder / "data" / "a.txt").write_text("a")
@@ -105,6 +108,7 @@ def test_an_image_with_a_user_of_its_own_runs_in_a_restricted_namespace(restrict
     assert ended.display.data("worker-1").startswith(b"1001 [")
 
 
+@pytest.mark.second("faults")
 def test_those_who_may_not_look_at_the_namespace_learn_it_from_a_trial(restricted: Team) -> None:
     kept = [rule for rule in rules() if "namespaces" not in rule.resources]
     restricted.user.allow(*kept, Rule(["pods"], ["create"]))
@@ -118,6 +122,7 @@ def test_those_who_may_not_look_at_the_namespace_learn_it_from_a_trial(restricte
 # --------------------------------------------------------------------------- namespace
 
 
+@pytest.mark.second("faults")
 def test_a_namespace_that_is_going_takes_no_job(team: Team) -> None:
     name = team.namespace.name
     meta = {"name": "holds", "finalizers": ["ciao-kernel/test"]}
@@ -146,6 +151,7 @@ def test_a_namespace_that_does_not_exist_is_named(
     assert error.message == "there is no namespace no-such-team."
 
 
+@pytest.mark.second("faults")
 def test_a_namespace_that_goes_with_the_kernel_is_said(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +171,7 @@ def test_a_namespace_that_goes_with_the_kernel_is_said(
 # ------------------------------------------------------------------------ who one is
 
 
+@pytest.mark.second("faults")
 def test_a_client_certificate_is_enough(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", team.namespace.cluster.environment["KUBECONFIG"])
     ended = team.run(CELL)
@@ -173,6 +180,7 @@ def test_a_client_certificate_is_enough(team: Team, monkeypatch: pytest.MonkeyPa
     assert ended.result.state is State.SUCCEEDED
 
 
+@pytest.mark.second("faults")
 def test_an_administrator_who_acts_as_a_user_has_that_users_rights(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_without_events_nobody_tells_what_happened_to_a_job(team: Team) -> None:
     assert ended.error is None, ended.error
 
 
+@pytest.mark.second("faults")
 def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -> None:
     policies.put_quota(team.namespace, pods="0")
     assert isinstance(team.run(CELL.format("tensorflow")).error, UsageError)
@@ -131,6 +132,7 @@ def test_without_quotas_a_job_that_is_too_large_is_found_out_later(team: Team) -
     assert "TFJob" in str(team.left())
 
 
+@pytest.mark.second("faults")
 def test_without_limit_ranges_what_the_namespace_adds_is_not_counted(team: Team) -> None:
     policies.put_limits(team.namespace, default={"cpu": "600m"})
     policies.put_quota(team.namespace, **{"requests.cpu": "1"})
@@ -143,6 +145,7 @@ def test_without_limit_ranges_what_the_namespace_adds_is_not_counted(team: Team)
     assert "TFJob" in str(team.left())
 
 
+@pytest.mark.second("faults")
 def test_without_the_namespace_pod_security_is_found_out_later(team: Team) -> None:
     team.namespace.label(policies.pod_security("restricted"))
     team.user.allow(*without(("", "namespaces", "get")))

@@ -106,6 +106,7 @@ def test_every_end_leaves_the_job(team: Team, start_kernel: Start) -> None:
     untouched(team, *ENDS)
 
 
+@pytest.mark.second("faults")
 def test_a_kernel_that_is_culled_leaves_its_job(team: Team, place: Place) -> None:
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager

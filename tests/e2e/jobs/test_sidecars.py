@@ -73,6 +73,7 @@ def test_a_native_sidecar_hides_no_image_that_is_missing(
     assert "no-such" in ended.error.message
 
 
+@pytest.mark.second("faults")
 def test_a_native_sidecar_keeps_no_pod_alive(team: Team, injector: Injector) -> None:
     injector.adds("mesh", native=True)
     ended = team.run(HEAD + "print('done')\n")
@@ -81,6 +82,7 @@ def test_a_native_sidecar_keeps_no_pod_alive(team: Team, injector: Injector) -> 
     assert "mesh" not in ended.display.notices
 
 
+@pytest.mark.second("faults", only="3")
 @pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (3, State.FAILED)])
 def test_a_container_beside_the_program_keeps_no_cell(
     team: Team, injector: Injector, code: int, state: State

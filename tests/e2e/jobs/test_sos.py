@@ -65,6 +65,7 @@ def test_the_example_runs_on_the_cluster_as_it_stands(team: Team, place: Any) ->
     assert job[0].resource == "pytorchjobs"
 
 
+@pytest.mark.second("gateway")
 def test_stop_deletes_the_job_and_the_end_of_sos_leaves_it(team: Team, sos: Any) -> None:
     sos.ok("%use Ciao")
     running = sos.execute(CELL)
@@ -97,6 +98,7 @@ def test_a_job_outlives_a_killed_kernel_and_is_attached(team: Team, sos: Any) ->
     assert "TFJob/mine" in team.left()
 
 
+@pytest.mark.second("gateway")
 def test_variables_that_no_configmap_holds_are_named(team: Team) -> None:
     ended = team.run(
         "%framework=tensorflow\n%worker=1\n%input=small large\nprint()",

@@ -33,6 +33,7 @@ for step in range(1000):
 also where a busy machine begins with them some seconds later."""
 
 
+@pytest.mark.second("operators")
 def test_a_replica_that_eats_its_memory_is_told_how_fast(team: Team) -> None:
     team.user.allow(*rules(), *rules(EXEC))
     found: list[UsageReport] = []

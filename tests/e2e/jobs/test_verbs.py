@@ -280,6 +280,7 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     team.namespace.cluster.api.delete(team.namespace.name, "tfjob/two")
 
 
+@pytest.mark.second("faults")
 def test_the_log_before_a_restart(team: Team) -> None:
     start(
         team,
@@ -301,6 +302,7 @@ def test_the_log_before_a_restart(team: Team) -> None:
     assert isinstance(error, UsageError)
 
 
+@pytest.mark.second("faults")
 def test_a_job_elsewhere_is_found_by_what_the_cell_said(team: Team, other: Namespace) -> None:
     said = start(team, f"{TWO}%namespace={other.name}\n{TALK}")
     command = f"`%ciao attach two --namespace {other.name}`"
@@ -338,6 +340,7 @@ def test_a_job_elsewhere_is_found_by_what_the_cell_said(team: Team, other: Names
     assert team.namespace.get("tfjob/two")
 
 
+@pytest.mark.second("faults")
 def test_rights_that_are_missing_are_named(team: Team) -> None:
     start(team, TWO + TALK)
     wait_for(team, "[worker-0] first")
@@ -377,6 +380,7 @@ def test_a_dry_run_asks_the_server(team: Team) -> None:
     assert "no server for a dry run" in local.message
 
 
+@pytest.mark.second("faults")
 def test_tab_gives_a_cluster_up_that_does_not_answer(team: Team) -> None:
     """Its answer is empty and silent, and comes while the server is still being asked."""
     import socket

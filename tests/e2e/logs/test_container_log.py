@@ -170,7 +170,7 @@ def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None])
     figure(f"100 cuts: {read.check(read.lines)}, {proxy.traffic.accepted} connections")
 
 
-@pytest.mark.second("faults", only="kubelet")
+@pytest.mark.second("faults")
 @pytest.mark.breaks_cluster
 @pytest.mark.parametrize("part", ["apiserver", "kubelet"])
 def test_a_part_is_killed(
@@ -213,6 +213,7 @@ sys.exit(count < 2)
     figure(f"3 instances: {asyncio.run(main()).check(6000)}")
 
 
+@pytest.mark.second("faults")
 def test_a_pod_that_is_deleted_has_last_words(here: Here) -> None:
     script = """
 import signal, sys, time
@@ -291,6 +292,7 @@ def waits_for_a_node(namespace: Namespace) -> None:
     wait_until(gated, "the pod to wait for a node", 60)
 
 
+@pytest.mark.second("faults")
 def test_a_pod_that_waits_for_a_node(here: Here) -> None:
     here.start("main", "print('here')", schedulingGates=[{"name": "ciao.test/wait"}])
 
@@ -309,6 +311,7 @@ def test_a_pod_that_waits_for_a_node(here: Here) -> None:
     assert not read.gaps
 
 
+@pytest.mark.second("faults")
 def test_a_late_reader_gets_what_is_kept(here: Here) -> None:
     here.print("main", 5000, 10**9)
     here.namespace.wait_for_pod("main", "Succeeded")
@@ -361,6 +364,7 @@ def test_a_silent_connection_is_given_up(here: Here, proxy: Proxy) -> None:
     asyncio.run(main()).check(lines)
 
 
+@pytest.mark.second("faults")
 def test_a_reader_that_stops_closes_its_connection(here: Here, proxy: Proxy) -> None:
     here.print("main", 10**6, 2000)
 

@@ -94,6 +94,7 @@ def test_a_kernelspec_whose_python_has_no_ciao_is_wrong(ciao: User, tmp_path: Pa
     assert f"kernelspec bare: {bare} has no ciao" in fault["what"]
 
 
+@pytest.mark.second("faults", only="argv")
 @pytest.mark.parametrize("text", ["{", "[]", '{"argv": []}', '{"argv": 1}'])
 def test_a_broken_kernelspec_is_wrong(ciao: User, text: str) -> None:
     spec(ciao, "ciao", text)

@@ -93,6 +93,7 @@ def test_modes_do_not_follow_the_umask(other: User, umask: int) -> None:
     assert (other.storage / "log" / "ciao.log").stat().st_size > 0
 
 
+@pytest.mark.second("faults")
 @as_root
 def test_users_who_share_a_storage_have_a_folder_each(
     ciao: User, other: User, readable: Path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.helpers import tensorboard
 from tests.helpers.event_writer import WRITER
 from tests.integration.cli.command import User
@@ -36,6 +38,7 @@ def test_it_shows_ended_jobs_until_an_interrupt(ciao: User) -> None:
     assert not list((ciao.storage / "tensorboard").iterdir())
 
 
+@pytest.mark.second("faults")
 def test_a_detached_job_is_named_for_later(ciao: User) -> None:
     ciao.file("train.py", PROGRAM)
     done = ciao("run", "-d", "--name", "far", "train.py")

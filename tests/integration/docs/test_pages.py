@@ -36,12 +36,15 @@ not have, and what a cell shows at a moment: how many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
 LONG = {
     "docs/index.md",
+    "docs/commands.md",
     "docs/first-steps.md",
+    "docs/frameworks.md",
     "docs/gateway.md",
+    "docs/magics.md",
     "docs/sos.md",
     "docs/surviving.md",
 }
-"""Pages that train or install for a minute. README.md has the same first steps."""
+"""Pages that take a minute: most train or install. README.md has the same first steps."""
 STANDS_FOR_THE_OTHERS = "docs/tutorial.md"
 """The page that represents those on the cluster: jobs, commands and files, in a kernel."""
 

@@ -42,7 +42,7 @@ def lets_it_go_on(other: Kernel) -> None:
     assert other.finish(taken).status == "ok", taken.reply
 
 
-@pytest.mark.stands_for("operators")
+@pytest.mark.stands_for("faults")
 @pytest.mark.stands_for("oldest")
 def test_a_breakpoint_prompts_in_the_cell(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
@@ -85,7 +85,7 @@ def test_a_front_end_without_input_passes_breakpoints_over(kernel: Kernel) -> No
     assert "over\n" in done.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_a_job_that_nobody_follows_passes_breakpoints_over(kernel: Kernel) -> None:
     kernel.run(ONE + "%detach\nbreakpoint()\nprint('over')\n")
 
@@ -95,7 +95,7 @@ def test_a_job_that_nobody_follows_passes_breakpoints_over(kernel: Kernel) -> No
     assert "breakpoint() at line 5 is passed over: nobody follows a job with %detach." in log.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_the_stop_button_closes_the_prompt_first(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()
@@ -113,7 +113,7 @@ def test_the_stop_button_closes_the_prompt_first(kernel: Kernel) -> None:
     kernel.place.wait_empty()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_the_silence_of_the_next_try_is_noticed_after_a_closed_prompt(tmp_path: Path) -> None:
     one = Kernel(Place(tmp_path), env={"CIAO_SILENCE": "1"})
     body = """\
@@ -145,7 +145,7 @@ time.sleep(600)
         one.place.kill_all()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_the_silence_after_the_end_of_a_child_is_noticed_after_its_closed_prompt(
     tmp_path: Path,
 ) -> None:
@@ -179,7 +179,7 @@ time.sleep(600)
         one.place.kill_all()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()
@@ -201,7 +201,7 @@ def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
     assert "mean 3.5" in cell.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_a_running_replica_stops_at_its_next_line(kernel: Kernel) -> None:
     loop = "import time\nruns = True\nwhile runs:\n    print('step', flush=True)\n"
     cell = kernel.execute(ONE + loop + "    time.sleep(0.02)\n")
@@ -221,7 +221,7 @@ def test_a_running_replica_stops_at_its_next_line(kernel: Kernel) -> None:
     assert cell.inputs == []  # who asked for the stop has the prompt
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_a_front_end_that_dies_leaves_the_replica_waiting(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()
@@ -246,7 +246,7 @@ def test_a_front_end_that_dies_leaves_the_replica_waiting(kernel: Kernel) -> Non
     assert "mean 3.5" in cell.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_two_replicas_have_one_prompt_after_the_other(kernel: Kernel) -> None:
     cell = kernel.execute("%framework=python\n%worker=2\nimport os\nbreakpoint()\nprint('over')\n")
     person = Person(kernel, cell)
@@ -264,7 +264,7 @@ def test_two_replicas_have_one_prompt_after_the_other(kernel: Kernel) -> None:
     assert cell.text.count("\x1b[0mover\n") == 2
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_each_process_of_a_replica_has_a_prompt(kernel: Kernel) -> None:
     code = "import os\nchild = os.fork()\nbreakpoint()\nif child:\n    os.waitpid(child, 0)\n"
     cell = kernel.execute(ONE + code + "print('over')\n")
@@ -278,7 +278,7 @@ def test_each_process_of_a_replica_has_a_prompt(kernel: Kernel) -> None:
     assert cell.text.count("\x1b[0mover\n") == 2
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_q_fails_the_replica(kernel: Kernel) -> None:
     cell = kernel.execute(ONE + "breakpoint()\nprint('over')\n")
     person = Person(kernel, cell)
@@ -291,7 +291,7 @@ def test_q_fails_the_replica(kernel: Kernel) -> None:
     assert "ciao:debug" not in str(cell.reply) + cell.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_steps_further_breakpoints_and_detach(kernel: Kernel) -> None:
     loop = [
         "for step in range(4):",
@@ -333,7 +333,7 @@ def test_a_process_of_torchrun_prompts(kernel: Kernel) -> None:
     assert "ciao:debug" not in log + cell.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_warm_replicas_pass_breakpoints_over(kernel: Kernel) -> None:
     done = kernel.run("%framework=python\n%worker=1\n%warm\nbreakpoint()\nprint('over')\n")
 
@@ -388,7 +388,7 @@ def test_a_failed_replica_prompts_at_its_error(kernel: Kernel) -> None:
     assert "ciao:debug" not in str(cell.reply) + cell.text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_replicas_that_fail_meanwhile_wait_for_the_prompt(kernel: Kernel) -> None:
     header = "%framework=python\n%worker=3\n%name=all\n%onError=debug:2h\n"
     cell = kernel.execute(f"{header}limit = 3\nraise ValueError(limit)\n")
@@ -410,7 +410,7 @@ def test_replicas_that_fail_meanwhile_wait_for_the_prompt(kernel: Kernel) -> Non
     kernel.place.wait_empty()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_the_second_press_of_stop_ends_a_job_with_a_failed_replica(kernel: Kernel) -> None:
     cell = kernel.execute(FAILS)
     Person(kernel, cell).prompt()
@@ -425,7 +425,7 @@ def test_the_second_press_of_stop_ends_a_job_with_a_failed_replica(kernel: Kerne
     kernel.place.wait_empty()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
     done = kernel.run(ONE + "%onError=debug\n1 / 0\n", allow_stdin=False)
 
@@ -434,7 +434,7 @@ def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
     assert "ZeroDivisionError" in str(done.reply)
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("faults")
 @pytest.mark.parametrize(
     ("directive", "needs", "hint"),
     [

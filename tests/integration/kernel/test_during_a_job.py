@@ -434,6 +434,7 @@ def test_run_a_file(kernel: Kernel, place: Place) -> None:
     assert kernel.run("print(_job.state)").text == "Succeeded\n"
 
 
+@pytest.mark.second("faults")
 def test_broken_plugin_of_a_third_party(start_kernel: Start, tmp_path: Path) -> None:
     """It breaks the cells that ask for it, which say so, and no other."""
     plugins = tmp_path / "plugins"
@@ -456,6 +457,7 @@ def test_broken_plugin_of_a_third_party(start_kernel: Start, tmp_path: Path) -> 
     assert kernel.run("1").status == "ok"
 
 
+@pytest.mark.second("faults")
 def test_folder_of_the_notebook_is_gone(fresh: Kernel) -> None:
     fresh.run("import os, tempfile; folder = tempfile.mkdtemp(); os.chdir(folder)")
     fresh.run("os.rmdir(folder)")

@@ -101,6 +101,7 @@ def test_interrupt_stops_the_job(python3: Kernel, place: Place) -> None:
         place.wait_empty()
 
 
+@pytest.mark.second("faults")
 def test_two_interrupts(python3: Kernel, place: Place) -> None:
     request = python3.execute("%%ciao\n" + SILENT)
     python3.wait_running(request, place)
@@ -113,6 +114,7 @@ def test_two_interrupts(python3: Kernel, place: Place) -> None:
     assert python3.run("1 + 1").status == "ok"
 
 
+@pytest.mark.second("faults")
 def test_interrupt_leaves_an_attached_job(python3: Kernel, place: Place) -> None:
     python3.run("%%ciao\n" + SILENT.replace(JOB, JOB + "%name=far\n%detach\n"))
     request = python3.execute("%ciao attach far")
@@ -124,6 +126,7 @@ def test_interrupt_leaves_an_attached_job(python3: Kernel, place: Place) -> None
     place.wait_empty()
 
 
+@pytest.mark.second("faults")
 def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel("python3", {"CIAO_ON_SHUTDOWN": "leave"})
     kernel.run("%load_ext ciao_kernel")
@@ -141,6 +144,7 @@ def test_stop_button_where_jobs_outlive_kernels(start_kernel: Start, place: Plac
     assert len(place.replicas()) == 2
 
 
+@pytest.mark.second("faults", only="kill")
 @pytest.mark.stands_for("oldest", only="shutdown")
 @pytest.mark.parametrize("end", ["shutdown", "kill"])
 def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> None:
@@ -189,6 +193,7 @@ def test_terminal(place: Place) -> None:
     assert "Succeeded" in ipython(place, "%ciao jobs").communicate(timeout=WAIT)[0]
 
 
+@pytest.mark.second("faults")
 def test_terminal_error(place: Place) -> None:
     output = ipython(place, "%ciao attach nothing").communicate(timeout=WAIT)[0]
     assert "NoSuchJob" in output
@@ -196,6 +201,7 @@ def test_terminal_error(place: Place) -> None:
     assert "\x1b" not in output, "colours in a pipe"
 
 
+@pytest.mark.second("faults")
 def test_terminal_interrupt(place: Place) -> None:
     process = ipython(place, "%%ciao\n" + SILENT)
     try:

@@ -102,6 +102,7 @@ def test_through_nbclient(user: Place, figure: Figure) -> None:
     assert after[0].text == "after\n"
 
 
+@pytest.mark.second("trials")
 @pytest.mark.alone  # a server that was held up gets much at once, and takes that for the rate
 def test_through_jupyter_server(user: Place, figure: Figure) -> None:
     async def browse(server: Server) -> None:

@@ -134,6 +134,7 @@ def wait_loud(kernel: Kernel, request: Request) -> None:
     kernel.wait_text(request, "not shown here")
 
 
+@pytest.mark.second("trials", only="signal-loud")
 @pytest.mark.stands_for("oldest", only="silent")
 @pytest.mark.parametrize("code", [SILENT, LOUD], ids=["silent", "loud"])
 def test_running_job(kernel: Kernel, place: Place, figure: Figure, code: str) -> None:
@@ -200,6 +201,7 @@ def test_before_the_replicas_start_and_while_they_start(
     figure(f"worst of {len(took)} {max(took) * 1000:.0f} ms")
 
 
+@pytest.mark.second("trials", only="signal")
 def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figure) -> None:
     """The cell ends though the job does not; tests/integration/local kills it after its grace."""
     request = kernel.execute(STUBBORN)
@@ -212,6 +214,7 @@ def test_replica_that_ignores_sigterm(kernel: Kernel, place: Place, figure: Figu
     figure(f"{took:.2f} s to the reply, {place.wait_empty():.2f} s more to no process")
 
 
+@pytest.mark.second("trials", only="signal")
 def test_what_a_replica_writes_while_it_ends_is_shown(
     kernel: Kernel, place: Place, figure: Figure
 ) -> None:
@@ -228,6 +231,7 @@ def test_what_a_replica_writes_while_it_ends_is_shown(
     place.wait_empty()
 
 
+@pytest.mark.second("trials", only="signal")
 def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     """A second press while the first is being worked on, and presses behind the cell's end."""
     request = kernel.execute(STUBBORN)
@@ -247,6 +251,7 @@ def test_while_the_job_is_stopping(kernel: Kernel, place: Place) -> None:
     place.wait_empty()
 
 
+@pytest.mark.second("trials", only="signal")
 @pytest.mark.parametrize("mode", MODES)
 def test_while_a_failed_job_is_stopping(tmp_path: Path, mode: str) -> None:
     """worker-1 has failed and worker-0 takes its time to end: stop does not wait for it."""
@@ -272,6 +277,7 @@ def test_while_a_failed_job_is_stopping(tmp_path: Path, mode: str) -> None:
         place.kill_all()
 
 
+@pytest.mark.second("trials", only="signal")
 def test_twice_quickly(kernel: Kernel, place: Place) -> None:
     request = kernel.execute(SILENT)
     kernel.wait_running(request, place)
@@ -295,6 +301,8 @@ def test_idle_kernel_lives(kernel: Kernel) -> None:
     works(kernel)
 
 
+@pytest.mark.second("trials", only="logs")
+@pytest.mark.second("trials", only="signal")
 @pytest.mark.parametrize("command", ["%ciao attach long", "%ciao logs -f long"])
 def test_following_leaves_the_job(kernel: Kernel, place: Place, command: str) -> None:
     kernel.run(SILENT.replace(JOB, JOB + "%name=long\n%detach\n"))
@@ -321,6 +329,7 @@ def test_queued_cells_are_aborted(kernel: Kernel, place: Place) -> None:
     place.wait_empty()
 
 
+@pytest.mark.second("trials", only="signal")
 def test_job_within_a_plain_cell(kernel: Kernel, place: Place) -> None:
     """`%ciao run` below other code blocks the cell as any magic does."""
     (place.work / "long.py").write_text(
@@ -432,6 +441,7 @@ def test_after_the_user_had_signal_handlers(kernel: Kernel, place: Place) -> Non
     stop(kernel, request)
 
 
+@pytest.mark.second("trials", only="signal")
 def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     code = "%name=files\nopen('kept.txt', 'w').write('x')\n" + SILENT.removeprefix(JOB)
     request = kernel.execute(JOB + code)

@@ -59,6 +59,7 @@ def running(kernel: Kernel, place: Place, code: str = SILENT) -> Request:
 
 
 @pytest.mark.second("trials", only="signal")
+@pytest.mark.second("trials", only="now")
 @BOTH
 def test_job_ends_with_its_kernel(
     start_kernel: Start, place: Place, figure: Figure, name: str, end: str
@@ -92,6 +93,7 @@ def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> 
 
 
 @pytest.mark.second("trials", only="message")
+@pytest.mark.second("trials", only="restart")
 @BOTH
 def test_job_survives_where_it_shall(
     start_kernel: Start, place: Place, name: str, end: str
@@ -116,6 +118,7 @@ def test_job_survives_where_it_shall(
     place.wait_empty()
 
 
+@pytest.mark.second("trials", only="message")
 @pytest.mark.parametrize("name", MODES)
 def test_stop_button_ends_it_even_so(
     start_kernel: Start, place: Place, figure: Figure, name: str
@@ -166,6 +169,7 @@ def test_killed_kernel_leaves_no_training_process(
     assert "Stopped" in start_kernel().run("%ciao jobs").text
 
 
+@pytest.mark.second("trials")
 def test_killed_kernel_between_cells(start_kernel: Start, place: Place) -> None:
     """A job of `%cleanPolicy=none` still runs when its cell is over."""
     kernel = start_kernel()

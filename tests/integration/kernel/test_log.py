@@ -43,6 +43,7 @@ def test_the_log_of_a_kernel(place: Place) -> None:
         assert "hunter3" not in text  # the program and its output have their own files
 
 
+@pytest.mark.second("faults")
 def test_a_debugged_kernel_writes_the_log_where_ipykernel_does(place: Place) -> None:
     spec = json.loads((ROOT / "kernelspec" / "kernel.json").read_text())
     heard = place.folder / "heard"

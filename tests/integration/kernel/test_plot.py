@@ -188,6 +188,7 @@ def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) 
     figure(f"{loss} (Python {sys.version_info[0]}.{sys.version_info[1]})")
 
 
+@pytest.mark.second("operators")
 @pytest.mark.frameworks
 def test_what_a_torch_loop_writes_is_drawn(kernel: Any) -> None:
     pytest.importorskip("torch")

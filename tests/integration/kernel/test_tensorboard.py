@@ -77,6 +77,7 @@ def test_jobs_that_run_and_have_ended_are_runs_of_one_tensorboard(
     assert len(boards(place)) == 1
 
 
+@pytest.mark.second("faults", only="shutdown")
 @pytest.mark.parametrize("end", [Kernel.kill, Kernel.shutdown], ids=["kill", "shutdown"])
 def test_it_ends_with_its_kernel(
     start_kernel: Start, place: Place, end: Callable[[Kernel], None]
@@ -91,6 +92,7 @@ def test_it_ends_with_its_kernel(
     assert (place.storage / "jobs/mnist/work/logs/worker-0").is_dir()  # behind a link
 
 
+@pytest.mark.second("faults")
 def test_a_later_kernel_shows_jobs_of_an_earlier_one(start_kernel: Start, place: Place) -> None:
     earlier = start_kernel()
     assert earlier.run(job("one", WRITES), START).status == "ok"
@@ -107,6 +109,7 @@ def test_a_later_kernel_shows_jobs_of_an_earlier_one(start_kernel: Start, place:
     assert none.error == "NoSuchJob"
 
 
+@pytest.mark.second("faults")
 def test_a_detached_job_is_shown(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel()
     request = kernel.run("%detach\n" + job("far", WAITS), START)
@@ -126,6 +129,7 @@ def test_nothing_starts_without_tensorboard(start_kernel: Start, place: Place) -
     assert kernel.run("%ciao tensorboard").error == "EnvironmentFault"
 
 
+@pytest.mark.second("faults")
 def test_a_tensorboard_that_does_not_start_leaves_the_job_alone(
     start_kernel: Start, place: Place, tmp_path: Path
 ) -> None:
@@ -137,6 +141,7 @@ def test_a_tensorboard_that_does_not_start_leaves_the_job_alone(
     assert "TensorBoard did not start: ImportError: no setuptools here." in request.text
 
 
+@pytest.mark.second("gateway")
 def test_a_page_behind_a_proxy_gets_a_frame(start_kernel: Start, place: Place) -> None:
     proxy = {"TENSORBOARD_PROXY_URL": '/user/"ada"/proxy/%PORT%/'}
     kernel = start_kernel(env=proxy)
@@ -151,6 +156,7 @@ def test_a_page_behind_a_proxy_gets_a_frame(start_kernel: Start, place: Place) -
     assert f'<iframe src="/user/&quot;ada&quot;/proxy/{port}/"' in html
 
 
+@pytest.mark.second("gateway")
 def test_a_kernel_behind_a_gateway_says_what_works(start_kernel: Start, place: Place) -> None:
     kernel = start_kernel(env={"KERNEL_USERNAME": "ada"})
     request = kernel.run(job("mnist", WRITES))
@@ -167,6 +173,7 @@ def test_the_magic_of_tensorboard_stays_its_own(start_kernel: Start) -> None:
     assert kernel.run("%load_ext tensorboard").status == "ok"
 
 
+@pytest.mark.second("faults")
 def test_a_program_without_event_files_is_told_where_they_belong(start_kernel: Start) -> None:
     request = start_kernel().run(job("mnist", "\nprint('done')\n"), START)
     assert "the program wrote no event files into logs." in request.text

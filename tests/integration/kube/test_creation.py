@@ -77,6 +77,7 @@ CUTS = pytest.mark.parametrize(
 POINTS = pytest.mark.parametrize("when", ["before", "after"])
 
 
+@pytest.mark.second("faults", only="role")
 @pytest.mark.stands_for("oldest", only="all")
 @CUTS
 @POINTS
@@ -95,6 +96,7 @@ def test_a_connection_that_is_cut_once_changes_nothing(
     assert owned(server.objects)
 
 
+@pytest.mark.second("faults", only="role")
 @CUTS
 @POINTS
 def test_after_an_outage_the_next_kernel_settles_what_is_left(
@@ -139,6 +141,7 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.mark.second("faults", only="role")
 @CUTS
 @POINTS
 def test_a_killed_kernel_leaves_nothing_that_the_next_one_does_not_settle(

@@ -42,6 +42,7 @@ def test_a_dry_run_shows_that_lost_replicas_are_started_again_without_limit(jobs
     assert "PET_NNODES=1:2" in text
 
 
+@pytest.mark.second("operators")
 def test_a_program_that_always_fails_ends_the_job_after_its_restarts(jobs: Place) -> None:
     header = "%framework=pytorch\n%worker=2\n%min=1\n%backoffLimit=1\n"
     ended = jobs.run(header + "print('try')\nraise ValueError('never right')\n")

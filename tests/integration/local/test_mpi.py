@@ -19,6 +19,7 @@ HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
 class TestReal:
     pytestmark = real
 
+    @pytest.mark.second("operators")
     def test_ranks_train_one_model(self, jobs: Place) -> None:
         ended = jobs.run(HEADER + digits.MPI)
         assert ended.error is None, ended.error
@@ -44,12 +45,14 @@ class TestReal:
         ]
         assert ended.log("launcher-0") == b""
 
+    @pytest.mark.second("operators")
     def test_whole_lines_of_ranks_that_share_a_worker(self, jobs: Place) -> None:
         ended = jobs.run(f"%framework=mpi\n%worker=1\n%slots=3\n{TALKS}")
         assert ended.error is None, ended.error
         lines = ended.log("worker-0").decode().splitlines()
         assert sorted(lines) == sorted(f"{r} says {n}" for r in range(3) for n in range(300))
 
+    @pytest.mark.second("operators")
     def test_ranks_get_the_signal_of_a_stop_once(self, jobs: Place) -> None:
         async def main() -> None:
             display = Recorder()

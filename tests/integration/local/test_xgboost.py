@@ -40,6 +40,7 @@ train()
 """
 
 
+@pytest.mark.second("operators")
 def test_a_failure_has_the_cells_lines_and_none_of_the_runner(jobs: Place) -> None:
     ended = jobs.run(f"%framework=xgboost\n%worker=2\n{FAILS}")
     assert isinstance(ended.error, JobFailed)

@@ -46,6 +46,7 @@ def sent(fake: FakeRegistry, method: str, least: int = 0) -> int:
     return sum(one.line.startswith(f"{method} ") and one.size >= least for one in fake.seen)
 
 
+@pytest.mark.stands_for("builders")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["file", "memory", "sent file", "sent memory"])
 def test_a_layer_goes_on_where_it_was(

@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
 
 
+@pytest.mark.second("gateway")
 def test_the_notebook_prepares_trains_and_plots(place: Any) -> None:
     from tests.helpers.sos import run_example
 
