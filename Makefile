@@ -26,7 +26,12 @@ OTHERS   := tests/integration tests/browser tests/e2e
 OLD      := $(KERNEL) tests/integration/kube tests/unit/kube
 ALONE    := alone or breaks_cluster
 # suites/groups.py sets the order: long groups first.
-PARALLEL  = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
+side_by_side = -n $(1) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
+PARALLEL  = $(call side_by_side,$(WORKERS))
+# Beside the other tests one process is enough for the first tier of these; its slice is longer.
+OLDEST_WORKERS = $(if $(filter oldest rest all,$(TIERS)),2,0)
+# Files that have the word: to collect all others too takes ten seconds, with nothing beside.
+lone      = $$(grep -rlwE --include='test_*.py' '$(subst $() or $(),|,$(ALONE))' $(1)) -m '$(ALONE)'
 RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
@@ -80,23 +85,23 @@ together:
 
 alone:
 	@echo '==> tests that measure, and those that break the cluster'
-	@$(call pytest,$(VENV),alone,$(OTHERS) -m '$(ALONE)')
+	@$(call pytest,$(VENV),alone,$(call lone,$(OTHERS)))
 
 oldest-alone:
 	@echo '==> tests that measure, on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest-alone,$(OLD) --oldest -m '$(ALONE)')
+	@$(call pytest,$(OLDEST),oldest-alone,$(call lone,$(OLD)) --oldest)
 
 # The output is shown at the end: it would mix with the output of the parallel run.
 oldest-beside:
 	@mkdir -p $(RESULTS)
-	@$(call pytest,$(OLDEST),oldest,$(OLD) --oldest -m 'not ($(ALONE))') >$(RESULTS)/oldest.log 2>&1; \
+	@$(call pytest,$(OLDEST),oldest,$(OLD) --oldest $(call side_by_side,$(OLDEST_WORKERS))) >$(RESULTS)/oldest.log 2>&1; \
 	    code=$$?; echo '==> $(OLD) on the pins of tests/oldest.txt'; \
 	    cat $(RESULTS)/oldest.log; exit $$code
 
 integration: $(VENV)/.test  ## run tests with real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
 	@$(call pytest,$(VENV),integration,tests/integration $(PARALLEL))
-	@$(call pytest,$(VENV),integration-alone,tests/integration -m '$(ALONE)')
+	@$(call pytest,$(VENV),integration-alone,$(call lone,tests/integration))
 
 browser: $(VENV)/.test  ## run tests of JupyterLab and Notebook in a real Chromium, with the installed wheel
 	@echo '==> tests/browser'
@@ -110,7 +115,7 @@ e2e-side:
 	@$(call pytest,$(VENV),e2e,tests/e2e $(PARALLEL))
 
 e2e-alone:
-	@$(call pytest,$(VENV),e2e-alone,tests/e2e -m '$(ALONE)')
+	@$(call pytest,$(VENV),e2e-alone,$(call lone,tests/e2e))
 
 # The two halves run side by side. Each shows its output when it ends.
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
