@@ -206,8 +206,9 @@ def made(
 
 
 @pytest.fixture
-def claim(namespace: Namespace) -> Iterator[str]:
-    """A claim of the team, with a folder of the node behind it."""
+def claim(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A claim of the team, with a folder of the node behind it; its parameter is another name."""
+    name = str(getattr(request, "param", CLAIM))
     volume = f"{namespace.name}-data"
     spec = {"accessModes": ["ReadWriteMany"], "storageClassName": volume}
     folder = {"path": f"/var/tmp/{volume}", "type": "DirectoryOrCreate"}
@@ -222,9 +223,9 @@ def claim(namespace: Namespace) -> Iterator[str]:
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM},
+            "metadata": {"name": name},
             "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
         }
     )
-    yield CLAIM
+    yield name
     namespace.cluster.kubectl("delete", "persistentvolume", volume, "--wait=false")

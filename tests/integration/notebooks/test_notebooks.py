@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import re
 import shutil
@@ -9,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from tests.helpers import frameworks_notebook
+from tests.helpers import frameworks_notebook, surviving_notebook
 from tests.helpers.colors import uncolored
 from tests.helpers.kernels import LINGER
 
@@ -158,3 +161,33 @@ def test_each_framework_trains_one_model(tmp_path: Path, figure: Callable[[str],
     assert set(wrong) == absent, wrong
     for name in absent:
         assert f"has no package {packages[name]}" in wrong[name]
+
+
+def test_a_training_survives_the_loss_of_its_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
+) -> None:
+    """The cluster's test of it is tests/e2e/jobs/test_surviving_notebook.py."""
+    _needs("tensorflow", "tensorboard", "matplotlib")
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    monkeypatch.setenv("CIAO_VOLUMES", f"training={claim}")
+
+    async def lose() -> None:
+        replica = _program(f"CIAO_CHECKPOINT={tmp_path}")
+        replica.kill()
+
+    figure(asyncio.run(surviving_notebook.survives(tmp_path / "notebooks", lose, patience=400)))
+    assert (claim / "line.csv").is_file()
+    assert (claim / "runs" / "line" / "checkpoint").is_file()
+
+
+def _program(variable: str) -> psutil.Process:
+    """The process of a program with the beginning of a variable that no other test has."""
+    name, _, value = variable.partition("=")
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if one.environ().get(name, "").startswith(value):
+                found.append(one)
+    (program,) = (one for one in found if one.ppid() not in {other.pid for other in found})
+    return program
