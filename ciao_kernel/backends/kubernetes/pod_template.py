@@ -14,7 +14,13 @@ from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, event_files, results, site_folder
+from ciao_kernel.delivery import (
+    checkpoints,
+    event_files,
+    results,
+    site_folder,
+    volume_variables,
+)
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
@@ -195,6 +201,7 @@ def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
     """Return the variables that all replicas have."""
     own = {"CIAO_JOB": job.name, **ALWAYS, **UNLESS_SET, **dict(artifact.env)}
     own |= checkpoints.variables(plan.spec, artifact.workdir)
+    own |= volume_variables.variables(plan.spec, artifact.workdir)
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     own |= results.output_folder(plan.spec, artifact.workdir)

@@ -17,6 +17,7 @@ from ciao_kernel.backends.kubernetes import (
     architecture,
     checks,
     choice,
+    claim_checks,
     cpu_request,
     creation,
     job_metadata,
@@ -204,6 +205,8 @@ async def submit(
         emit(Notice(chosen.notice))
     path = manifest.collection(manifest.kind_of(plan, chosen.api), target.namespace)
     await queue_request.check(plan.spec.cluster, target, settings)
+    for said in await claim_checks.check(plan.spec, target, settings, plan.name or ""):
+        emit(Notice(said))
     await _lasts(plan, target, emit)
     if said := await output_checks.way_notice(plan.spec, target, settings):
         emit(Notice(said))

@@ -6,7 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.delivery import checkpoints, event_files, results, site_folder
+from ciao_kernel.delivery import (
+    checkpoints,
+    event_files,
+    results,
+    site_folder,
+    volume_variables,
+)
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Plan, replica_command
@@ -49,6 +55,7 @@ def replica_plans(
             **plan.framework.environment(plan.spec, replica, addresses),
             **dict(artifact.env),
             **checkpoints.variables(plan.spec, artifact.workdir),
+            **volume_variables.variables(plan.spec, artifact.workdir),
             **event_files.variables(plan.spec, artifact.workdir, replica),
             **({"CIAO_CELL": artifact.program} if any_language else {}),
         }

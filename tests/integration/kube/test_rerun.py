@@ -57,6 +57,8 @@ def test_the_objects_of_a_rerun_are_those_of_the_job_but_for_its_name(
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         here = Here(server, tmp_path)
         assert isinstance(here.settings, Settings)
+        claim = {"metadata": {"name": "runs"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+        server.call(lambda: server.store.create("persistentvolumeclaims", claim, "team"))
         name = here.do(work)
         assert name == "mine-2"
         jobs = [

@@ -10,10 +10,12 @@ import pytest
 from tests.helpers.jobs import Ended, Place
 
 USES = """
+import os
 from pathlib import Path
 print(Path("data/train/x.txt").read_text())
 Path("data/train/y.txt").write_text("kept")
 Path("scratch/z.txt").write_text("gone")
+assert Path(os.environ["SM_CHANNEL_TRAIN"], "x.txt").read_text() == "found"
 """
 
 

@@ -483,6 +483,14 @@ def test_where_the_folder_is_in_the_image_the_program_leaves_copies() -> None:
     assert told["CIAO_OUTPUT"] == told["SM_MODEL_DIR"] == "/ciao/output"
 
 
+def test_programs_are_told_where_their_volumes_are() -> None:
+    text = "%framework=tensorflow\n%worker=1\n%volume=data:input/train:ro\n"
+    (program,) = pod(objects(text), "Worker")["spec"]["containers"]
+    told = {one["name"]: one["value"] for one in program["env"] if "value" in one}
+    assert told["CIAO_INPUT"] == "/ciao/input"
+    assert told["SM_CHANNEL_TRAIN"] == "/ciao/input/train"
+
+
 def test_a_job_without_files_of_output_has_no_sidecar() -> None:
     spec = pod(objects("%framework=tensorflow\n%worker=1\n%output=loss\n"), "Worker")["spec"]
     assert not [one for one in spec.get("initContainers", ()) if one["name"] == "ciao-output"]
