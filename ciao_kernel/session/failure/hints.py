@@ -16,6 +16,7 @@ from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, Replica, ReplicaStatus
 from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.tracebacks import Trace
+from ciao_kernel.session.failure.volume_hint import volume_hint
 from ciao_kernel.session.inspection import memory_advice
 from ciao_kernel.session.keras_note import REMEDY
 
@@ -66,6 +67,7 @@ def hint(
         or _missing_name(end, variables)
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
+        or volume_hint(end, job)
         or _disk(text, job)
         or _memory(text, one, job, advice)
     )

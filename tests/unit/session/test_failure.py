@@ -1250,6 +1250,15 @@ def test_an_evicted_pod_is_no_matter_of_memory() -> None:
     assert "%memory=2Gi" in explain(ON_CLUSTER, killed, {}, Path("/nowhere")).hint
 
 
+def test_a_program_that_may_not_write_to_a_volume_has_a_remedy() -> None:
+    ended = ReplicaStatus(replica("worker-0"), State.FAILED, exit_code=1)
+    status = Status(State.FAILED, (ended,), decided_by=ended.replica)
+    job = replace(ON_CLUSTER, header="%framework=tensorflow\n%volume=team:/runs\n")
+    said = VICTIM.format("PermissionError: [Errno 13] Permission denied: '/runs/one'")
+    error = explain(job, status, {replica("worker-0"): said.encode()}, Path("/nowhere"))
+    assert "may not write to the volume team in /runs" in error.hint
+
+
 def test_words_far_above_the_end_give_no_hint() -> None:
     said = "OSError: [Errno 28] No space left on device\n" + "step\n" * 300
     assert failed({"worker-0": said}, codes={"worker-0": 3}).hint == WHOLE_LOG

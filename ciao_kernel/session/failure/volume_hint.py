@@ -1,0 +1,52 @@
+"""Suggests a remedy for a program that may not write to a volume of its job."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from ciao_kernel.delivery import checkpoints
+from ciao_kernel.magics import volumes
+from ciao_kernel.model import Job, Volume, VolumeKind
+
+_DENIED = re.compile(
+    r"(Permission denied|Read-only file system|Operation not permitted):? "
+    r"(?:'([^'\n]+)'|\"([^\"\n]+)\")"
+)
+_READ_ONLY = "Read-only file system"
+
+
+def volume_hint(text: str, job: Job) -> str:
+    """Return a remedy; "" if the program was denied nothing in a volume.
+
+    Args:
+        text: The end of the replica's log.
+        job: The job, in a cluster.
+    """
+    if not job.on_cluster:
+        return ""
+    found = [(why, one or other) for why, one, other in _DENIED.findall(text)]
+    for why, path in reversed(found):
+        if (where := _volume_of(posixpath.join(job.workdir, path), job)) is None:
+            continue
+        place, what = where
+        if why == _READ_ONLY:
+            return f"The volume in {place} can only be read: leave out :ro, or write elsewhere."
+        return (
+            f"The program's user may not write to {what} in {place}. Its folders belong to another "
+            "user: an administrator can change their owner or mode, or name a folder for which you "
+            "have the right."
+        )
+    return ""
+
+
+def _volume_of(path: str, job: Job) -> tuple[str, str] | None:
+    """Return the place of the volume that has a path, and what it is; None if none has it."""
+    asked = list(volumes.asked(job.header))
+    if any(line.partition("=")[0] == "%checkpoint" for line in job.header.splitlines()):
+        asked.append(Volume(VolumeKind.CLAIM, checkpoints.WHERE))
+    for one in asked:
+        place = posixpath.join(job.workdir, one.where)
+        if f"{posixpath.normpath(path)}/".startswith(f"{place}/"):
+            return one.where, f"the volume {one.what}" if one.source else "the claim of %checkpoint"
+    return None
