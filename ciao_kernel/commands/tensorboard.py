@@ -46,6 +46,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             "Name jobs that write event files into the folder logs beside the program.",
         )
     replicas = chosen(args.replica, found[-1][1]) if args.replica else ()
-    await session.board.show(found, caller.display.show, replicas)
+    shown = await session.board.show(found, caller.display.show, replicas)
+    if shown is not None:
+        await session.board.fill(shown, caller.display.show)
     if caller.terminal:
         await asyncio.Event().wait()

@@ -10,6 +10,7 @@ from ciao_kernel.visible_text import listed
 _HEIGHT = 640
 _NAMED = 6
 """Jobs that are named at most."""
+_WAITS = "(a frame comes with the first event files)"
 
 
 def text(event: TensorBoard) -> str:
@@ -20,7 +21,8 @@ def text(event: TensorBoard) -> str:
 def html(event: TensorBoard) -> str:
     """Return a link; and a frame, where the page is known to reach TensorBoard.
 
-    A frame with the address on the kernel's machine would be empty on any other machine.
+    A frame with the address on the kernel's machine would be empty on any other machine. A page
+    without data stays empty until somebody presses its button, so the frame comes with the data.
     """
     address = escape(event.page or event.address)
     link = (
@@ -31,10 +33,11 @@ def html(event: TensorBoard) -> str:
     frame = (
         f'<iframe src="{address}" width="100%" height="{_HEIGHT}" frameborder="0" '
         'title="TensorBoard"></iframe>'
-        if event.page
+        if event.page and not event.loads
         else ""
     )
-    return f"<div>{escape(_title(event))}: {link}</div>{frame}"
+    waits = f" {_WAITS}" if event.page and event.loads else ""
+    return f"<div>{escape(_title(event))}: {link}{waits}</div>{frame}"
 
 
 def _title(event: TensorBoard) -> str:

@@ -89,6 +89,8 @@ class NotebookDisplay:
         self._left_out = 0
         self._released = False
         self._concluded = False
+        self._board = ""
+        """Output with TensorBoard, which gets its frame there."""
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
@@ -128,7 +130,11 @@ class NotebookDisplay:
             return
         if isinstance(event, TensorBoard):
             data = {"text/plain": board_view.text(event), "text/html": board_view.html(event)}
-            self._publisher.display(data, f"ciao-{secrets.token_hex(8)}", update=False)
+            place, self._board = self._board, ""
+            update = bool(place)
+            place = place or f"ciao-{secrets.token_hex(8)}"
+            self._publisher.display(data, place, update=update)
+            self._board = place if event.loads else ""
             return
         if self._table is None:
             if self._ended is not None and isinstance(event, Status):

@@ -76,6 +76,11 @@ class TensorBoard:
     """Its address on the kernel's machine, ``http://127.0.0.1:6006/``."""
     page: str = ""
     """Its address for a page of the notebook's server; "" if none is known."""
+    loads: bool = False
+    """It has not read event files of these jobs: a page that is loaded now would stay empty.
+
+    Another event follows when it has, unless nobody waits for that.
+    """
 
 
 Event = Output | Status | Notice | Progress | Profile | TensorBoard | UsageReport

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ciao_kernel import private_files
@@ -26,6 +27,9 @@ from ciao_kernel.session.tensorboard.server import Server, check_installed
 
 _log = logging.getLogger(__name__)
 
+_LOOK, _READS = 1.0, 60.0
+"""Seconds between two looks at what TensorBoard has read, and in which it has to read files."""
+_EVENTS = "*tfevents*"
 PORT = "%PORT%"
 """Stands for the port in an address, as in TENSORBOARD_PROXY_URL."""
 
@@ -38,6 +42,16 @@ class Reach:
     """Address for a page of the notebook's server, with :data:`PORT`; "" if none is known."""
     remote: bool = False
     """True if this process is behind a gateway: no browser reaches its ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Jobs that TensorBoard shows."""
+
+    names: tuple[str, ...]
+    """Names of their runs, or of the folders of these."""
+    event: TensorBoard
+    """What was told of them."""
 
 
 class Board:
@@ -88,8 +102,8 @@ class Board:
         replicas: Sequence[Replica] = (),
         *,
         followed: bool = False,
-    ) -> None:
-        """Show jobs, beside those that are shown already.
+    ) -> Shown | None:
+        """Show jobs, beside those that are shown already; return them, None if they cannot be.
 
         Args:
             found: The jobs, running or ended, and their backends.
@@ -104,17 +118,45 @@ class Board:
         jobs = [job for _, job in found]
         if self._unreachable():
             emit(Notice(_instead(jobs)))
-            return
+            return None
         server = self._process()
         address = await server.start()
         for backend, job in found:
             if job.on_cluster:
                 chosen = replicas or (event_files.writer(job),)
                 self._copy(backend, job, chosen, emit, followed=followed)
-        await asyncio.to_thread(self._link, server.place(), jobs)
+        names = await asyncio.to_thread(self._link, server.place(), jobs)
         port = address.removesuffix("/").rpartition(":")[2]
         page = (self._settings().tensorboard_url or self._reach().page).replace(PORT, port)
-        emit(TensorBoard(tuple(self._shown), address, page))
+        loads = bool(page) and not await self._has_read(names)
+        event = TensorBoard(tuple(self._shown), address, page, loads)
+        emit(event)
+        return Shown(names, event)
+
+    async def fill(
+        self, shown: Shown, emit: Callable[[Event], None], over: asyncio.Event | None = None
+    ) -> None:
+        """Wait until TensorBoard has read event files of jobs, and tell that a page shows them now.
+
+        Nothing is told where none will come, or if that was told before.
+
+        Args:
+            shown: The result of :meth:`show`.
+            emit: Receives where they are shown.
+            over: Set when the job is over and its files are here; None: nobody follows it, and only
+                files that are here already are waited for.
+        """
+        if not shown.event.loads:
+            return
+        until = 0.0
+        while self._process().runs and not await self._has_read(shown.names):
+            if over is None or over.is_set():
+                until = until or time.monotonic() + _READS
+                written = await asyncio.to_thread(self._written, shown.names)
+                if not written or time.monotonic() > until:
+                    return
+            await asyncio.sleep(_LOOK)
+        emit(replace(shown.event, jobs=tuple(self._shown) or shown.event.jobs, loads=False))
 
     async def complete(self, job: Job) -> None:
         """Complete the copies of a job, which is over, and end their tasks."""
@@ -165,13 +207,26 @@ class Board:
             self._server = self._make(self._settings().own_folder)
         return self._server
 
-    def _link(self, logdir: Path, jobs: list[Job]) -> None:
+    async def _has_read(self, names: Sequence[str]) -> bool:
+        """Return whether TensorBoard has read event files of each of these jobs."""
+        found = await asyncio.gather(*(self._process().runs_of(name) for name in names))
+        return all(found)
+
+    def _written(self, names: Sequence[str]) -> bool:
+        """Return whether there are event files of each of these jobs."""
+        folders = [self._shown[name] for name in names if name in self._shown]
+        return all(any(folder.rglob(_EVENTS)) for folder in folders)
+
+    def _link(self, logdir: Path, jobs: list[Job]) -> tuple[str, ...]:
+        """Link the folders of jobs, and return the names of their links."""
+        names = []
         for job in jobs:
             target = event_files.here(job, event_folder.asked(job.header) or event_folder.DEFAULT)
             try:
                 if job.on_cluster:
                     private_files.make_folders(target, Path(job.files))
-                self._shown[self._name(job, target)] = target
+                names.append(self._name(job, target))
+                self._shown[names[-1]] = target
             except (OSError, private_files.Untrusted) as error:
                 raise EnvironmentFault(f"TensorBoard cannot show {job.name}: {error}.") from error
         for name, target in self._shown.items():  # all: the folder may be a new one
@@ -183,6 +238,7 @@ class Board:
                     link.symlink_to(target, target_is_directory=True)
             except OSError as error:
                 raise EnvironmentFault(f"TensorBoard cannot show {name}: {error}.") from error
+        return tuple(names)
 
     def _name(self, job: Job, target: Path) -> str:
         """Return the name of a job's link: its own, or with a number if another job has that."""

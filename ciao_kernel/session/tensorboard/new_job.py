@@ -10,7 +10,7 @@ from ciao_kernel.background import start_background
 from ciao_kernel.errors import CiaoError, describe
 from ciao_kernel.model import Job, Notice
 from ciao_kernel.plugins import Backend, Display
-from ciao_kernel.session.tensorboard.board import Board
+from ciao_kernel.session.tensorboard.board import Board, Shown
 
 
 @contextlib.asynccontextmanager
@@ -23,19 +23,32 @@ async def shown(board: Board, backend: Backend, job: Job, display: Display) -> A
         job: The job.
         display: Receives where it is shown.
     """
+    over = asyncio.Event()
     showing = start_background(show(board, backend, job, display))
+    filling = start_background(_fill(board, showing, display, over))
     try:
         yield
     except asyncio.CancelledError:
         showing.cancel()
+        filling.cancel()
         raise
     finally:
         await asyncio.wait({showing})  # front ends take no output after a cell
         await board.complete(job)
+        over.set()
+        await asyncio.wait({filling})
 
 
-async def show(board: Board, backend: Backend, job: Job, display: Display) -> None:
-    """Show a job, or name the command that shows a detached one.
+async def _fill(
+    board: Board, showing: asyncio.Task[Shown | None], display: Display, over: asyncio.Event
+) -> None:
+    await asyncio.wait({showing})
+    if not showing.cancelled() and (shown := showing.result()) is not None:
+        await board.fill(shown, display.show, over)
+
+
+async def show(board: Board, backend: Backend, job: Job, display: Display) -> Shown | None:
+    """Show a job, or name the command that shows a detached one; return what is shown.
 
     Args:
         board: Shows it.
@@ -45,8 +58,9 @@ async def show(board: Board, backend: Backend, job: Job, display: Display) -> No
     """
     if job.detached and not board.stays:
         display.show(Notice(f"`ciao tensorboard {job.reference}` shows its event files."))
-        return
+        return None
     try:
-        await board.show([(backend, job)], display.show, followed=not job.detached)
+        return await board.show([(backend, job)], display.show, followed=not job.detached)
     except CiaoError as error:
         display.show(Notice("\n".join(describe(error))))
+        return None

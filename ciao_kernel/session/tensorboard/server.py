@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import json
 import logging
 import os
 import secrets
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 
 from ciao_kernel.config.storage import OwnFolder
@@ -25,6 +27,10 @@ FOLDER = "tensorboard"
 _START = 120.0
 """Seconds in which TensorBoard has to begin."""
 _END = 2.0
+_ANSWER = 10.0
+"""Seconds in which it has to tell what it shows."""
+_LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Reaches this machine, whatever proxy the user has."""
 
 
 def check_installed() -> None:
@@ -81,6 +87,19 @@ class Server:
             raise EnvironmentFault(
                 f"TensorBoard did not start: {error}.", "The job runs without it."
             ) from error
+
+    async def runs_of(self, name: str) -> bool:
+        """Return whether TensorBoard has read event files of a job."""
+        return await asyncio.to_thread(self._has, name)
+
+    def _has(self, name: str) -> bool:
+        try:
+            with _LOCAL.open(f"{self._address}data/runs", timeout=_ANSWER) as answer:
+                found = json.load(answer)
+        except (OSError, ValueError) as error:  # it is busy, or has ended
+            _log.info("TensorBoard did not tell its runs: %s", error)
+            return False
+        return any(f"{run}/".startswith(f"{name}/") for run in found)
 
     def close(self) -> None:
         """End the process, and remove the folder with its links."""

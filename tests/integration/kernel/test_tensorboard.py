@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -27,6 +28,7 @@ while not os.path.exists("go"):
     time.sleep(0.05)
 events.scalar("loss", 0.25, 2)
 """
+HELD = 'while not os.path.exists("begin"):\n    time.sleep(0.05)\nevents ='
 ADDRESS = re.compile(r"TensorBoard of (.*): (http://127\.0\.0\.1:\d+/)")
 START = 240.0
 """Seconds for a cell that starts TensorBoard, which imports TensorFlow if there is one."""
@@ -143,17 +145,31 @@ def test_a_tensorboard_that_does_not_start_leaves_the_job_alone(
 
 @pytest.mark.second("gateway")
 def test_a_page_behind_a_proxy_gets_a_frame(start_kernel: Start, place: Place) -> None:
+    """But not before there is something to show: TensorBoard does not load its page again."""
     proxy = {"TENSORBOARD_PROXY_URL": '/user/"ada"/proxy/%PORT%/'}
     kernel = start_kernel(env=proxy)
-    request = kernel.run(job("mnist", WRITES), START)
+    request = kernel.execute(job("mnist", WAITS.replace("events =", HELD, 1)))
+    kernel.wait(lambda: any(map(ADDRESS.fullmatch, request.tables)), "the address", START)
     _, address = shown(request)
+    assert not any("<iframe" in one for one in pages(request))
+    (place.storage / "jobs/mnist/work/begin").touch()
+    kernel.wait(lambda: "<iframe" in pages(request)[-1], "the frame", START)
+    tensorboard.scalars(address, "mnist/worker-0", step=1)  # nothing is waited for: it is there
     port = address.removesuffix("/").rpartition(":")[2]
-    (html,) = (
-        one["data"]["text/html"]
-        for one in request.of("display_data")
-        if one["data"]["text/plain"].startswith("TensorBoard of ")
-    )
-    assert f'<iframe src="/user/&quot;ada&quot;/proxy/{port}/"' in html
+    assert f'<iframe src="/user/&quot;ada&quot;/proxy/{port}/"' in pages(request)[-1]
+    (place.storage / "jobs/mnist/work/go").touch()
+    assert kernel.finish(request).status == "ok"
+    assert len({one["transient"]["display_id"] for one in boards_of(request)}) == 1
+
+
+def boards_of(request: Request) -> list[Any]:
+    """The outputs with TensorBoard, and their changes."""
+    every = [*request.of("display_data"), *request.of("update_display_data")]
+    return [one for one in every if one["data"]["text/plain"].startswith("TensorBoard of ")]
+
+
+def pages(request: Request) -> list[str]:
+    return [str(one["data"]["text/html"]) for one in boards_of(request)]
 
 
 @pytest.mark.second("gateway")

@@ -22,6 +22,15 @@ def test_a_frame_where_the_servers_proxy_is_known() -> None:
     assert board_view.text(event) == f"TensorBoard of one: {ADDRESS}"
 
 
+def test_a_frame_comes_when_there_is_something_to_show() -> None:
+    event = TensorBoard(("one",), ADDRESS, "/user/ada/proxy/6006/", loads=True)
+    html = board_view.html(event)
+    assert "<iframe" not in html
+    assert "a frame comes with the first event files" in html
+    alone = board_view.html(TensorBoard(("one",), ADDRESS, loads=True))
+    assert "a frame" not in alone
+
+
 def test_a_whole_address_is_the_one_for_text_too() -> None:
     page = "https://hub.example.com/user/ada/proxy/6006/"
     assert board_view.text(TensorBoard(("one",), ADDRESS, page)) == f"TensorBoard of one: {page}"

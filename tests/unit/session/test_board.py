@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -89,6 +89,57 @@ def test_the_setting_comes_before_what_is_known_of_the_server(tmp_path: Path) ->
     event, _ = shown(settings, job(tmp_path), reach=Reach("/other/%PORT%/", remote=True))
     assert isinstance(event, TensorBoard)
     assert event.page == "/mine/6006/"
+
+
+class Reads(Started):
+    """A server that has read the runs of some jobs."""
+
+    read: frozenset[str] = frozenset()
+
+    @property
+    def runs(self) -> bool:
+        return True
+
+    async def runs_of(self, name: str) -> bool:
+        return name in self.read
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "loads"),
+    [
+        ({"mnist"}, False, [False]),
+        (set(), False, [True]),
+        (set(), True, [True, False]),
+    ],
+)
+def test_a_page_is_told_again_when_there_is_something_to_show(
+    settings: Settings, tmp_path: Path, read: set[str], written: bool, loads: list[bool]
+) -> None:
+    class Own(Reads):
+        pass
+
+    async def main() -> list[Event]:
+        board = Board(lambda: settings, lambda: Reach("/proxy/%PORT%/"), Own)
+        events: list[Event] = []
+        one, none, over = job(tmp_path), cast("Any", None), asyncio.Event()
+        Own.read = frozenset(read)
+        shown = await board.show([(none, one)], events.append)
+        assert shown is not None
+        filling = asyncio.ensure_future(board.fill(shown, events.append, over))
+        await asyncio.sleep(0)
+        assert len(events) == 1
+        if written:
+            (tmp_path / "work/runs/events.out.tfevents.1").touch()
+        over.set()
+        if written:
+            Own.read = frozenset({"mnist"})
+        await filling
+        await board.close()
+        return events
+
+    found = asyncio.run(main())
+    assert [one.loads for one in found if isinstance(one, TensorBoard)] == loads
+    assert {one.page for one in found if isinstance(one, TensorBoard)} == {"/proxy/6006/"}
 
 
 def test_behind_a_gateway_the_sentence_says_what_works(settings: Settings, tmp_path: Path) -> None:
