@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import output_claim, status
+from ciao_kernel.backends.kubernetes import output_claim, reader_start, status
 from ciao_kernel.backends.kubernetes.output_claim import Kept
 from ciao_kernel.backends.kubernetes.output_store import only_of, success_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, POD
 from ciao_kernel.delivery.transfers import called, failed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.visible_text import short, visible
 
 _log = logging.getLogger(__name__)
 
-_STAYS, _START = 60.0, 300.0
-"""Seconds without a command after which the pod ends, and seconds in which it has to start."""
-_LOOK, _WORDS = 0.3, 200
+_STAYS = 60.0
+"""Seconds without a command after which the pod ends."""
 _FIRST = 256
 """Bytes of a transfer that have the uid of the pod which wrote the files."""
 _TRIES, _PAUSE = 4, 0.5
@@ -49,11 +47,8 @@ class Reader(Protocol):
         """Run a command, and return its exit code."""
 
 
-class Pods(Protocol):
+class Pods(reader_start.Pods, Protocol):
     """What is needed of an API server; :class:`ciao_kernel.kube.client.Client` has it."""
-
-    async def find(self, path: str) -> Object | None:
-        """Return an object; None if there is none."""
 
     async def create(self, path: str, body: Object) -> Object:
         """Create an object."""
@@ -70,8 +65,8 @@ class ClaimReader:
         run: Runs a command in the pod.
         namespace: Namespace of the job.
         words: The paths of ``%output``.
-        look: Seconds between two looks at a pod that starts.
-        start: Seconds in which it has to start.
+        tell: Receives a sentence if the pod does not start soon.
+        patience: How long its start may take.
     """
 
     def __init__(
@@ -81,13 +76,15 @@ class ClaimReader:
         namespace: str,
         words: Sequence[str],
         *,
-        look: float = _LOOK,
-        start: float = _START,
+        tell: Callable[[str], None] = lambda _: None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
     ) -> None:
         self._client, self._run, self._words = pods, run, tuple(words)
-        self._look, self._within = look, start
+        self._tell, self._patience = tell, patience
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._made: Object | None = None
+        self._failure: BackendError | None = None
+        """Why no pod starts: the files of other replicas are not waited for once more."""
         self._room = asyncio.Lock()
 
     async def execute(
@@ -111,6 +108,8 @@ class ClaimReader:
             BackendError: The pod is refused for good, or does not start.
         """
         async with self._room:
+            if self._failure is not None:
+                raise self._failure
             if self._made is None or not await self._runs(self._made):
                 await self._remove()
                 self._made = await self._start(await model(), owner)
@@ -140,18 +139,14 @@ class ClaimReader:
             if error.code >= 500:
                 raise Refused(text, error.hint, code=error.code, reason=error.reason) from error
             raise BackendError(text, error.hint) from error
-        path, since = f"{self._pods}/{made['metadata']['name']}", time.monotonic()
-        now: Any = made
-        while now is not None and time.monotonic() - since < self._within:
-            phase = status.get(now, "status", "phase")
-            if phase == "Running":
-                return made
-            if phase in ("Failed", "Succeeded"):
-                break
-            await asyncio.sleep(self._look)
-            now = await self._client.find(path)
-        await self._remove()
-        raise BackendError(f"the pod that reads the claim did not start: {_why(now)}.")
+        path = f"{self._pods}/{made['metadata']['name']}"
+        try:
+            return await reader_start.wait(self._client, path, made, self._patience, self._tell)
+        except BackendError as error:
+            await self._remove()
+            if not isinstance(error, (ClusterFault, Refused)):
+                self._failure = error
+            raise
 
     async def _remove(self) -> None:
         made, self._made = self._made, None
@@ -160,13 +155,6 @@ class ClaimReader:
         path, uid = f"{self._pods}/{made['metadata']['name']}", made["metadata"]["uid"]
         with log.ignored(_log, "deleting the pod that reads a claim", BackendError):
             await self._client.delete(path, uid=uid)
-
-
-def _why(pod: Any) -> str:
-    if pod is None:
-        return "it was deleted"
-    reason, words = status.waiting_reason(pod)
-    return visible(short(words or reason or "its node has not started it", _WORDS)).rstrip(".")
 
 
 class SavedOutput:

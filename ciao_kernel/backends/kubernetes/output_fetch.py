@@ -82,12 +82,16 @@ class OutputFetch:
         self._removals: list[asyncio.Task[None]] = []
         self._events: list[Event] = []
         self._registry = sent_files.registry(client, settings, job)
-        self._reader = sent_files.claim_reader(client, job)
+        self._reader = sent_files.claim_reader(client, job, self._tell)
         self._item: Object = {}
         self._said = set[str]()
         self._ending_since = 0.0
         self.busy = False
         """Whether the job's end waits for files."""
+
+    def _tell(self, text: str) -> None:
+        self._events.append(Notice(text))
+        self._wake()
 
     def events(self) -> Iterator[Event]:
         """Yield the events since the last call."""

@@ -71,13 +71,21 @@ def registry(client: Client, settings: Settings, job: Job) -> Callable[[], Repos
     return functools.cache(lambda: output_registry.of_job(job, Target(client, job.place), settings))
 
 
-def claim_reader(client: Client, job: Job) -> ClaimReader:
-    """Return what reads the claim of a job, for all replicas; it has to be closed."""
+def claim_reader(
+    client: Client, job: Job, tell: Callable[[str], None] = lambda _: None
+) -> ClaimReader:
+    """Return what reads the claim of a job, for all replicas; it has to be closed.
+
+    Args:
+        client: The API server.
+        job: The job.
+        tell: Receives a sentence if the pod that reads it does not start soon.
+    """
 
     async def run(path: str, command: Sequence[str], streams: Streams) -> int:
         return await exec.execute(client, path, output_claim.READER, command, streams)
 
-    return ClaimReader(client, run, job.place, outputs.paths(job.header))
+    return ClaimReader(client, run, job.place, outputs.paths(job.header), tell=tell)
 
 
 def on_claim(

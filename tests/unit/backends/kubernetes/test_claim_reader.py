@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes import output_claim, output_sidecar
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
 from ciao_kernel.backends.kubernetes.output_claim import Kept
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, LIST, POD
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
@@ -71,6 +72,9 @@ class Cluster:
             return {**self.pods[path], "status": {"phase": phase, "containerStatuses": waits}}
         return None
 
+    async def get(self, path: str, **query: str) -> Object:
+        raise AssertionError("the pod itself says why it waits")
+
     async def delete(self, path: str, *, uid: str) -> object:
         self.deleted.append(uid)
         del self.pods[path]
@@ -92,7 +96,8 @@ class Commands:
 
 
 def reader(cluster: Cluster, commands: Commands, start: float = 60.0) -> ClaimReader:
-    return ClaimReader(cluster, commands.run, "team", ["output/"], look=0.0, start=start)
+    patience = Patience(start, look=0.0)
+    return ClaimReader(cluster, commands.run, "team", ["output/"], patience=patience)
 
 
 def test_one_pod_runs_all_commands_and_is_deleted() -> None:
@@ -160,6 +165,20 @@ def test_a_pod_that_does_not_start_is_an_error(phases: tuple[str, ...], why: str
     with pytest.raises(BackendError, match=f"the claim did not start: {why}"):
         asyncio.run(reader(cluster, Commands(), start).execute(model, OWNER, ["x"], STREAMS))
     assert cluster.deleted == ["reader-1"]
+
+
+def test_a_pod_that_does_not_start_is_waited_for_once_for_all_replicas() -> None:
+    cluster = Cluster("Pending")
+    one = reader(cluster, Commands(), 0.05)
+
+    async def main() -> list[BaseException]:
+        work = (one.execute(model, OWNER, ["x"], STREAMS) for _ in range(3))
+        found = await asyncio.gather(*work, return_exceptions=True)
+        return [error for error in found if isinstance(error, BaseException)]
+
+    errors = asyncio.run(main())
+    assert len({str(error) for error in errors}) == 1
+    assert (len(errors), cluster.made, cluster.deleted) == (3, 1, ["reader-1"])
 
 
 @pytest.mark.parametrize(("code", "final"), [(403, True), (422, True), (500, False), (503, False)])
