@@ -115,6 +115,7 @@ def pod_template(
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     if plan.spec.kept_paths:
         spec = output_sidecar.add(spec, plan.spec, artifact, settings, way, upload)
+    spec = volumes.one_for_each_claim(spec)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
     # With a sidecar the pod never ends, unless the user knows better (a native sidecar ends with

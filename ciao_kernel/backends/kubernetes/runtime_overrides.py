@@ -185,7 +185,8 @@ def _apart(
         name = mount["name"]
         if name in used:
             volume = left.get(name, {})
-            if not {"configMap", "secret", "persistentVolumeClaim", "nfs"} & volume.keys():
+            # A kubelet waits without an end for a second volume with one claim.
+            if not {"configMap", "secret", "nfs"} & volume.keys():
                 shared.append(name)
                 continue
             number = next(n for n in range(2, len(mounts) + 2) if f"{name}-{n}" not in made)

@@ -45,6 +45,38 @@ def mounts(volumes: Sequence[Volume], workdir: str) -> list[Manifest]:
     return [_mount(_name(number), one, workdir) for number, one in enumerate(volumes)]
 
 
+def one_for_each_claim(pod: Manifest) -> Manifest:
+    """Return the spec of a pod that has each claim as one volume, whatever mounts it.
+
+    A kubelet mounts a claim once, and waits without an end for a second volume with it. The volume
+    is read-only if all of them are; each mount keeps what it may do.
+    """
+    kept: dict[str, Manifest] = {}
+    by_claim: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for one in pod["volumes"]:
+        claim = one.get("persistentVolumeClaim", {})
+        first = by_claim.setdefault(claim["claimName"], one["name"]) if claim else one["name"]
+        names[one["name"]] = first
+        if first == one["name"]:
+            kept[first] = one
+        elif not claim.get("readOnly"):
+            kept[first] = {"name": first, "persistentVolumeClaim": claim}
+
+    def renamed(container: Manifest) -> Manifest:
+        mounts = [
+            {**one, "name": names.get(one["name"], one["name"])}
+            for one in container.get("volumeMounts", ())
+        ]
+        return {**container, "volumeMounts": mounts} if mounts else container
+
+    found = {**pod, "volumes": list(kept.values())}
+    for key in ("containers", "initContainers"):
+        if key in pod:
+            found[key] = [renamed(one) for one in pod[key]]
+    return found
+
+
 def group(pod: Manifest) -> Manifest:
     """Return what the security context of a restricted pod needs to write to its claims."""
     if not any("persistentVolumeClaim" in one for one in pod.get("volumes", ())):

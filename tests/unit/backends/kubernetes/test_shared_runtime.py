@@ -178,7 +178,7 @@ def plain(pod: Manifest) -> Manifest:
         "%grace=60s\n",
         "%nodeSelector=disk=ssd\n%toleration=gpu=yes:NoSchedule\n%imagePullSecret=registry\n",
         "%labels=team=vision\n%annotations=note=x\n%envvar=A='$(B) $$'\n",
-        "%volume=data:in\n%volume=data/runs:runs\n%args=a b\n",
+        "%volume=data:in\n%volume=team/runs:runs\n%args=a b\n",
     ],
 )
 def test_the_runtime_with_what_the_job_changes_has_the_pods_of_a_runtime_of_its_own(
@@ -191,10 +191,16 @@ def test_the_runtime_with_what_the_job_changes_has_the_pods_of_a_runtime_of_its_
 
 def test_a_volume_has_one_mount_each() -> None:
     """The API keys the mounts of an override by their names."""
-    mounts = template(objects(TF + "%volume=data:in\n%volume=data/runs:runs\n"))
+    mounts = template(objects(TF + "%volume=data:in\n%volume=team/runs:runs\n"))
     names = [one["name"] for one in mounts["spec"]["containers"][0]["volumeMounts"]]
     assert len(names) == len(set(names))
     assert {one["name"] for one in mounts["spec"]["volumes"]} == set(names)
+
+
+def test_a_claim_in_two_places_needs_a_runtime_of_its_own() -> None:
+    """As one volume the API has no second mount, and as two volumes no kubelet mounts it."""
+    with pytest.raises(SpecError, match="cannot set the volume volume-0 of"):
+        objects(TF + "%volume=data:in\n%volume=data/runs:runs\n")
 
 
 def test_files_are_unpacked_before_the_program() -> None:

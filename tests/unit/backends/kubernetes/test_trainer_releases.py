@@ -37,7 +37,7 @@ ELASTIC = "%framework=pytorch\n%worker=2\n%min=1\n"
 EVERYWHERE = (
     "%image=team/image:1\n%cpu=1\n%memory=1Gi\n%labels=team=a\n%annotations=note=x\n"
     "%nodeSelector=disk=ssd\n%toleration=gpu=yes:NoSchedule\n%imagePullSecret=registry\n"
-    "%volume=data:in\n%volume=data/runs:runs\n%checkpoint=data/kept\n%envvar=A=b\n"
+    "%volume=data:in\n%volume=team/runs:runs\n%checkpoint=own/kept\n%envvar=A=b\n"
 )
 """Directives that each kind of runtime allows, in each release that has it."""
 OWN = "%envsecret=a\n%serviceAccount=a\n%priorityClass=a\n%deadline=1h\n%grace=90s\n"

@@ -8,6 +8,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import manifest, volumes
 from ciao_kernel.errors import SpecError
+from ciao_kernel.magics.volumes import Volumes
 from ciao_kernel.model import JobSpec, Owner, Source, SourceFile, Volume, VolumeKind
 from ciao_kernel.plugins import Plan
 from tests.unit.backends.kubernetes.test_manifest import REGISTRY, objects, pod
@@ -48,3 +49,33 @@ def test_a_volume_cannot_hide_the_program() -> None:
     plan = Plan(None, spec, framework, source, Path("/"), "", Owner("ada"))
     with pytest.raises(SpecError, match=r"tmp:ciao_cell\.py and the program's file ciao_cell\.py"):
         volumes.check(plan)
+
+
+def test_a_pod_has_each_claim_as_one_volume() -> None:
+    """A kubelet would wait without an end for the second one."""
+    asked = Volumes().parse("data/a:in:ro other:x:ro data/b:out")
+    spec = {
+        "containers": [{"volumeMounts": volumes.mounts(asked, "/ciao")}],
+        "initContainers": [{"volumeMounts": [{"name": "volume-2", "mountPath": "/c"}]}, {}],
+        "volumes": [{"name": "shm", "emptyDir": {}}, *volumes.sources(asked)],
+    }
+    found = volumes.one_for_each_claim(spec)
+    assert found["volumes"] == [
+        {"name": "shm", "emptyDir": {}},
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "volume-1", "persistentVolumeClaim": {"claimName": "other", "readOnly": True}},
+    ]
+    assert found["containers"][0]["volumeMounts"] == [
+        {"name": "volume-0", "mountPath": "/ciao/in", "subPath": "a", "readOnly": True},
+        {"name": "volume-1", "mountPath": "/ciao/x", "readOnly": True},
+        {"name": "volume-0", "mountPath": "/ciao/out", "subPath": "b"},
+    ]
+    copies = {"name": "volume-0", "mountPath": "/c"}
+    assert found["initContainers"] == [{"volumeMounts": [copies]}, {}]
+
+
+def test_a_checkpoint_on_the_claim_of_a_volume_shares_its_volume() -> None:
+    text = f"{HEAD}%name=mnist\n%volume=data:in:ro\n%checkpoint=data/runs\n%output=x/ by:claim\n"
+    spec = pod(objects(text), "Worker")["spec"]
+    claims = [one for one in spec["volumes"] if "persistentVolumeClaim" in one]
+    assert claims == [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}}]
