@@ -54,7 +54,7 @@ def queues(second_cluster: Cluster, with_kueue: None) -> Cluster:
     kueue.start(second_cluster)
     for one in (
         kueue.flavor("any-node"),
-        kueue.cluster_queue("team-a", "any-node", "100Mi"),
+        kueue.cluster_queue("team-a", **{"any-node": "100Mi"}),
         kueue.priority("high", 1000),
     ):
         content = json.dumps(one)

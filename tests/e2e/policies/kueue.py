@@ -48,20 +48,21 @@ def _answers(cluster: Cluster) -> bool:
     return True
 
 
-def flavor(name: str) -> dict[str, Any]:
-    """A kind of nodes: here, all of them."""
-    return {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name}}
+def flavor(name: str, **labels: str) -> dict[str, Any]:
+    """A kind of nodes, by their labels: here, all of them."""
+    made = {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": name}}
+    return {**made, "spec": {"nodeLabels": labels}} if labels else made
 
 
-def cluster_queue(name: str, flavor_name: str, memory: str) -> dict[str, Any]:
-    """A queue with so much memory for its jobs together, for any namespace."""
+def cluster_queue(name: str, **memory: str) -> dict[str, Any]:
+    """A queue with so much memory of each flavor for its jobs together, for any namespace."""
     # Each replica of ciao requests some cpu, and a queue admits nothing that it does not cover.
-    quotas = {"cpu": "64", "memory": memory}
-    resources = [{"name": name, "nominalQuota": amount} for name, amount in quotas.items()]
-    group = {
-        "coveredResources": list(quotas),
-        "flavors": [{"name": flavor_name, "resources": resources}],
-    }
+    quotas = [{"cpu": "64", "memory": amount} for amount in memory.values()]
+    flavors = [
+        {"name": one, "resources": [{"name": n, "nominalQuota": q} for n, q in quota.items()]}
+        for one, quota in zip(memory, quotas, strict=True)
+    ]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": flavors}
     spec = {
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority"},
