@@ -11,11 +11,10 @@ import inspect
 import json
 import zlib
 
-from ciao_kernel.delivery import output_keeper, registry_client, registry_push, replica_files
+from ciao_kernel.delivery import output_keeper, registry_client, registry_push, replica_program
 from ciao_kernel.delivery.registry_push import PROGRAM
 
 _MODULES = {
-    "ciao_replica_files": replica_files,
     "ciao_registry_client": registry_client,
     "ciao_registry_push": registry_push,
     "ciao_output_keeper": output_keeper,
@@ -31,5 +30,6 @@ LOADER = (
 
 def text() -> str:
     """Return the value of the variable."""
-    found = [(name, inspect.getsource(module)) for name, module in _MODULES.items()]
+    found = [(replica_program.NAME, replica_program.text())]
+    found += [(name, inspect.getsource(module)) for name, module in _MODULES.items()]
     return base64.b64encode(zlib.compress(json.dumps(found).encode(), 9)).decode()

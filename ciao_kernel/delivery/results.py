@@ -20,7 +20,7 @@ from ciao_kernel import private_files
 from ciao_kernel.delivery import (
     input_loader,
     output_keeper,
-    replica_files,
+    replica_program,
     result_views,
     result_writer,
     site_folder,
@@ -33,6 +33,7 @@ from ciao_kernel.model.spec import OUTPUT_FOLDER
 
 KEEPER = "ciao_output_keeper.py"
 """File in ciao's folder that keeps the program's files in a pod after its end."""
+_FILES = f"{replica_program.NAME}.py"
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
 _PLACE = f"{site_folder.FOLDER}/results"
@@ -43,10 +44,12 @@ _SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
 def with_files(source: Source, spec: JobSpec) -> Source:
     """Return a source with what a replica needs to write its values, and to keep its files."""
     values = {"ciao_value_formats.py": value_formats, "ciao_result_writer.py": result_writer}
-    keeper = {KEEPER: output_keeper, "ciao_replica_files.py": replica_files}
     if spec.output_names:
         source = site_folder.add(source, _texts(values))
-    return site_folder.add(source, _texts(keeper), start=False) if spec.kept_paths else source
+    if not spec.kept_paths:
+        return source
+    keeper = {KEEPER: inspect.getsource(output_keeper), _FILES: replica_program.text()}
+    return site_folder.add(source, keeper, start=False)
 
 
 def output_folder(spec: JobSpec, workdir: str) -> dict[str, str]:

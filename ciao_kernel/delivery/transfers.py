@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery import replica_files, replica_program
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job
@@ -92,7 +91,7 @@ def called(
         err: Receives its words.
         rest: Its input after the request.
     """
-    script = f"{inspect.getsource(replica_files)}\nmain({json.loads(json.dumps(request))!r})\n"
+    script = f"{replica_program.text()}\nmain({json.loads(json.dumps(request))!r})\n"
     data = script.encode("utf-8", "surrogateescape")
 
     async def given() -> AsyncIterator[bytes]:

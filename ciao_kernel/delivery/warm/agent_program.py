@@ -7,8 +7,9 @@ job would be unpacked by a container of its own, and the replica would start lat
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
+
+from ciao_kernel.delivery.joined_modules import joined
 
 PARTS = (
     "marker_writer",
@@ -26,17 +27,9 @@ PARTS = (
     "agent",
 )
 """The modules of the package, each behind those that it imports."""
-_FOLDER = Path(__file__).parent / "agent"
-_INSIDE = re.compile(
-    r"^from (?:__future__|ciao_kernel\.[\w.]+) import (?:\([^)]*\)|[^\n(]*)\n", re.MULTILINE
-)
-"""An import of another part, which is in the same file, or of what is once at its top."""
 
 
 @functools.cache
 def text() -> str:
     """Return the program."""
-    head = (_FOLDER / "__init__.py").read_text(encoding="utf-8")
-    parts = [(_FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in PARTS]
-    bodies = (_INSIDE.sub("", part) for part in parts)
-    return "\n\n".join([head, "from __future__ import annotations\n", *bodies])
+    return joined(Path(__file__).parent / "agent", PARTS)

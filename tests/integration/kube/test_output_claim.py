@@ -21,6 +21,7 @@ import pytest
 
 from ciao_kernel.delivery import replica_files, results, transfers
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.replica_files import on_claim
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Replica
@@ -245,7 +246,7 @@ def test_two_removals_at_once_remove_all(tmp_path: Path) -> None:
     for number in range(2000):
         (folder / str(number)).touch()
     with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(replica_files._clear, str(folder)) for _ in range(2)]:
+        for done in [pool.submit(on_claim._clear, str(folder)) for _ in range(2)]:
             done.result()
     assert not folder.exists()
 

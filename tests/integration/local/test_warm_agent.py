@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import output_keeper, replica_files
+from ciao_kernel.delivery import output_keeper, replica_files, replica_program, results
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm import sending
@@ -32,8 +32,8 @@ class Replica:
         for file in sending.agent().all():
             (folder / file.path).write_bytes(file.data or b"")
         (folder / ".ciao").mkdir()
-        for module, name in ((output_keeper, "output_keeper"), (replica_files, "replica_files")):
-            shutil.copy(module.__file__, folder / ".ciao" / f"ciao_{name}.py")
+        shutil.copy(output_keeper.__file__, folder / ".ciao" / results.KEEPER)
+        (folder / ".ciao" / f"{replica_program.NAME}.py").write_text(replica_program.text())
         self.folder, self.number = folder, 0
         config = {
             "nonce": NONCE, "idle": 60, "lease": 60, "runLease": 60, "grace": 1, "keep": False,

@@ -1,0 +1,181 @@
+"""The files that words name: which there are, and which of them come."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ciao_kernel.delivery.replica_files.marks import NOT_COPIED, TOO_LARGE, read_mark
+
+EVENT_FILES = "/**/*tfevents*"
+"""End of the word for the event files of ``%tensorboard``."""
+OWN = ".ciao"
+"""Folder beside the program that is ciao's: it never counts as the program's."""
+
+
+class Found(NamedTuple):
+    """The files that words name."""
+
+    sizes: dict[str, int]
+    """Their sizes by path."""
+    missing: list[str]
+    """The words that name nothing."""
+    left_out: list[str]
+    """Links that lead out of the folder, links to folders, and what is no file."""
+    faults: dict[str, str]
+    """Files and folders that cannot be read, and why."""
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Return what matches the paths that a word names; a folder names all that is in it.
+
+    As in a shell, a name that begins with a dot is not matched by a star or a question mark there.
+    """
+    parts, before = [], "/"
+    for piece in re.split(r"(\*\*/?|\*|\?)", posixpath.normpath(word)):
+        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        first = r"(?!\.)" if piece in ("*", "?") and before.endswith("/") else ""
+        parts.append(first + (known.get(piece) or re.escape(piece)))
+        before = piece or before
+    return re.compile("(?:" + "".join(parts) + ")(?:/.*)?", re.DOTALL)
+
+
+def find(base: str, words: list[str], skip: Sequence[str] = ()) -> Found:
+    """Find the files of some words.
+
+    Args:
+        base: The folder to which paths are relative.
+        words: Paths with ``*``, ``**`` and ``?``.
+        skip: Folders that are passed over.
+    """
+    real = os.path.realpath(base)
+    sizes: dict[str, int] = {}
+    missing: list[str] = []
+    left_out: list[str] = []
+    faults: dict[str, str] = {}
+    for word in words:
+        wanted, seen = pattern(word), False
+        first = re.split(r"[*?]", posixpath.normpath(word))[0]
+        start = first if first == posixpath.normpath(word) else posixpath.dirname(first)
+        for path, size, fault in _walk(base, real, start, first, (OWN, *skip)):
+            if fault:
+                if _leads_to(word, path):
+                    seen, faults[path or "."] = True, fault
+                continue
+            if not wanted.fullmatch(path):
+                continue
+            seen = True
+            if size is None:
+                left_out.append(path)
+            else:
+                sizes[path] = size
+        if not seen:
+            missing.append(word)
+    return Found(dict(sorted(sizes.items())), missing, sorted(set(left_out)), faults)
+
+
+def fitting(found: Found, words: list[str], limit: int) -> Found:
+    """Return the files without event files that come for TensorBoard, if all are too large.
+
+    Args:
+        found: All files.
+        words: The words that name them.
+        limit: Largest number of bytes.
+    """
+    others = [pattern(word) for word in words if not word.endswith(EVENT_FILES)]
+    if not others or sum(found.sizes.values()) <= limit:
+        return found
+    sizes, faults = dict(found.sizes), dict(found.faults)
+    for path in found.sizes:
+        if not any(one.fullmatch(path) for one in others):
+            del sizes[path]
+            faults[path] = "all files together are too large"
+    return found._replace(sizes=sizes, faults=faults)
+
+
+def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, int]:
+    """Return the files to send, and the bytes of all.
+
+    The bytes are more than those of the files if there were too many for copies.
+
+    Args:
+        base: The folder with the files, or with their copies.
+        words: The words that name them.
+        limit: Largest number of bytes.
+        marks: Folder of marks; "" if there is none.
+    """
+    found = fitting(find(base, words), words, limit)
+    total = sum(found.sizes.values())
+    if marks:  # a program's own file may have the name of a mark
+        with contextlib.suppress(OSError, ValueError):
+            total = int(read_mark(marks, TOO_LARGE))
+        with contextlib.suppress(OSError, ValueError):
+            found.faults.update(json.loads(read_mark(marks, NOT_COPIED)))
+    return found, total
+
+
+def joined(found: Found, more: Found, total: int) -> tuple[Found, int]:
+    """Return the files of two folders, and the bytes of all; of two with one path the first."""
+    new = {path: size for path, size in more.sizes.items() if path not in found.sizes}
+    return Found(
+        dict(sorted({**found.sizes, **new}.items())),
+        [word for word in found.missing if word in more.missing],
+        sorted({*found.left_out, *more.left_out}),
+        {**more.faults, **found.faults},
+    ), total + sum(new.values())
+
+
+def _leads_to(word: str, path: str) -> bool:
+    """Return whether files of a word may be at a path or below it."""
+    parts = posixpath.normpath(word).split("/")[: path.count("/") + 1]
+    return not path or "**" in parts or pattern("/".join(parts)).fullmatch(path) is not None
+
+
+def reason(error: OSError) -> str:
+    """Return why a file cannot be read, in a few words."""
+    if isinstance(error, FileNotFoundError):
+        return "it has vanished"
+    return error.strerror or type(error).__name__
+
+
+def _walk(
+    base: str, real: str, start: str, first: str, skip: tuple[str, ...]
+) -> Iterator[tuple[str, int | None, str]]:
+    """Yield each file at or below a path with its size, or why it cannot be read.
+
+    The size of what is not followed is None.
+    """
+    todo = [start]
+    while todo:
+        path = todo.pop()
+        if any(f"{path}/".startswith(one.rstrip("/") + "/") for one in skip):
+            continue
+        place = os.path.join(base, path) if path else base
+        try:
+            if not _is_inside(real, os.path.dirname(place) if path else place):
+                continue  # by a link in the middle
+            mode = os.lstat(place).st_mode
+            if stat.S_ISDIR(mode) or not path:
+                names = sorted(os.listdir(place), reverse=True)
+                below = [posixpath.join(path, name) for name in names]
+                todo += [one for one in below if one.startswith(first) or first.startswith(one)]
+                continue
+            link = stat.S_ISLNK(mode) and os.path.isfile(place) and _is_inside(real, place)
+            follows = stat.S_ISREG(mode) or link
+            size = os.stat(place).st_size if follows else None
+        except OSError as error:
+            # What a word names need not exist.
+            if path != start or not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                yield path, None, reason(error)
+            continue
+        yield path, size, ""
+
+
+def _is_inside(real: str, place: str) -> bool:
+    return (os.path.realpath(place) + os.sep).startswith(real.rstrip(os.sep) + os.sep)

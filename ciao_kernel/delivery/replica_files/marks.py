@@ -1,0 +1,41 @@
+"""Marks in the folder beside the files of a pod: small files that containers leave each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+HELD = "CIAO_HELD"
+"""Variable of the container that keeps files after the program's end: the folder for its marks."""
+POD_UID = "CIAO_POD_UID"
+"""Variable of a container that writes files to a bucket or a registry: the uid of its pod."""
+COPIED = "CIAO_COPIES"
+"""Variable of a container that does not see the program's folder: the folder for copies of files.
+There are none if the program was killed with its parent."""
+CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
+"""Marks: files are being fetched, all are fetched, the replica was told to end, and (with their
+size) files are not kept because they are too large."""
+REPLICA = "replica"
+"""Mark with the name of the replica."""
+POD_MARK = "pod"
+"""Mark with the uid of the pod that wrote the files beside it."""
+NOT_COPIED = "not-copied.json"
+"""Mark with the files that could not be copied, and why."""
+COPIES = "files"
+"""Folder beside the marks for copies of the files, where the program's folder cannot be seen."""
+
+
+def mark(folder: str, name: str) -> None:
+    """Set a mark, or renew its time."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, name), "ab"):
+        os.utime(os.path.join(folder, name))
+
+
+def read_mark(marks: str, name: str) -> str:
+    """Return the text of a mark.
+
+    A link is none: a program could lead it to files of this container that it cannot read itself.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(os.path.join(marks, name), flags)) as file:
+        return file.read()
