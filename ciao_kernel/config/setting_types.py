@@ -288,32 +288,62 @@ class BucketAddress:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
+class _Words:
+    """Words that are separated by spaces."""
+
+    expected: str
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        """Split the text, and refuse words of another form."""
+        found = tuple(text.split())
+        if not all(map(self.accepts, found)):
+            raise ValueError(self.expected)
+        return found
+
+    def parse_toml(self, value: object) -> tuple[str, ...]:
+        """Take an array of texts."""
+        words = value if isinstance(value, list) else [value]
+        # Equal only if each word is a text without spaces.
+        if [*self.parse(" ".join(map(str, words)))] != value:
+            raise ValueError(self.expected)
+        return tuple(words)
+
+    def render(self, value: tuple[str, ...]) -> str:
+        """Join the words with spaces."""
+        return " ".join(value)
+
+    @staticmethod
+    def accepts(word: str) -> bool:
+        """Return whether a word has the right form."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Hosts(_Words):
     """Hosts, each with an optional port."""
 
     expected: str = (
         'HOST or HOST:PORT, separated by spaces; in a file also an array ["HOST", "HOST:PORT"]'
     )
 
-    def parse(self, text: str) -> tuple[str, ...]:
-        """Split the text, and refuse addresses: a registry is written without https://."""
-        found = tuple(text.split())
-        if any("/" in host or not host.isprintable() for host in found):
-            raise ValueError(self.expected)
-        return found
+    @staticmethod
+    def accepts(word: str) -> bool:
+        """Refuse addresses: a registry is written without https://."""
+        return "/" not in word and word.isprintable()
 
-    def parse_toml(self, value: object) -> tuple[str, ...]:
-        """Take an array of texts."""
-        hosts = value if isinstance(value, list) else [value]
-        # Equal only if each host is a text without spaces.
-        if [*self.parse(" ".join(map(str, hosts)))] != value:
-            raise ValueError(self.expected)
-        return tuple(hosts)
 
-    def render(self, value: tuple[str, ...]) -> str:
-        """Join the hosts with spaces."""
-        return " ".join(value)
+@dataclass(frozen=True)
+class Folders(_Words):
+    """Absolute paths of folders."""
+
+    expected: str = (
+        'absolute paths, separated by spaces; in a file also an array ["/PATH", "/PATH"]'
+    )
+
+    @staticmethod
+    def accepts(word: str) -> bool:
+        """Refuse relative paths, and those that lead up."""
+        return word.startswith("/") and ".." not in word.split("/") and word.isprintable()
 
 
 def one_of(*names: str, convert: Callable[[str], Any] = str) -> Choice:

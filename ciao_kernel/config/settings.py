@@ -15,6 +15,7 @@ from ciao_kernel.config.setting_types import (
     ClaimSetting,
     CpuRequest,
     Folder,
+    Folders,
     Hosts,
     Images,
     Number,
@@ -121,6 +122,9 @@ class Settings:
             "kind": VolumeFolders(),
             "help": "Folder of this machine for a claim or an NFS export of %volume.",
         },
+    )
+    host_folders: tuple[str, ...] = _setting(
+        (), Folders(), "Folders of nodes that %volume=host:/PATH may mount, each with all in it."
     )
     checkpoint: str = _setting(
         "",

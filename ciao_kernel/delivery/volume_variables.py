@@ -11,7 +11,7 @@ from ciao_kernel.model.volume import overlap
 
 VARIABLE = "CIAO_INPUT"
 _CHANNEL = "SM_CHANNEL_"
-_DATA = (VolumeKind.CLAIM, VolumeKind.NFS)
+_DATA = (VolumeKind.CLAIM, VolumeKind.NFS, VolumeKind.HOST)
 
 
 def variables(spec: JobSpec, workdir: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ class Volumes:
 
     expected: str = (
         "WHAT:WHERE or WHAT:WHERE:ro, where WHAT is CLAIM, CLAIM/FOLDER, nfs://SERVER/PATH, "
-        "tmp, tmp:10Gi or memory:2Gi"
+        "host:/PATH, tmp, tmp:10Gi or memory:2Gi"
     )
 
     def parse(self, text: str) -> tuple[Volume, ...]:
@@ -54,6 +54,11 @@ class Volumes:
             if read_only:
                 raise ValueError(f"{kind} without :ro, because the folder is empty at the start")
             return Volume(_EMPTY[kind], where, size=self._size(what, size))
+        if kind == "host":
+            if not size.startswith("/") or size == "/":
+                raise ValueError(f"host:/PATH with the path of a folder, not {what}")
+            path = "/" + _inside(size[1:])
+            return Volume(VolumeKind.HOST, where, path=path, read_only=read_only)
         if what.startswith("nfs://"):
             server, slash, export = what.removeprefix("nfs://").partition("/")
             if not _SERVER.fullmatch(server) or not slash:

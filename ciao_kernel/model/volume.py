@@ -13,6 +13,8 @@ class VolumeKind(enum.StrEnum):
     CLAIM = "claim"
     """A PersistentVolumeClaim of the job's namespace."""
     NFS = "nfs"
+    HOST = "host"
+    """A folder of the node, or of this machine."""
     TMP = "tmp"
     """An empty folder on the replica's disk, one for each replica."""
     MEMORY = "memory"
@@ -26,7 +28,8 @@ class Volume:
     Args:
         kind: The source.
         source: Name of the claim, or the NFS server; "" for empty folders.
-        path: Folder inside a claim, without a leading slash, or the exported path of a server.
+        path: Folder inside a claim, without a leading slash, the exported path of a server, or the
+            path of a folder of the node.
         size: Limit of an empty folder in Kubernetes' notation; "" means none.
         where: The folder's path: relative to the program's folder, or absolute.
         read_only: Whether replicas may only read it.
@@ -46,6 +49,8 @@ class Volume:
             return f"{self.source}/{self.path}" if self.path else self.source
         if self.kind is VolumeKind.NFS:
             return f"nfs://{self.source}{self.path}"
+        if self.kind is VolumeKind.HOST:
+            return f"host:{self.path}"
         return f"{self.kind}:{self.size}" if self.size else str(self.kind)
 
     @property

@@ -131,6 +131,7 @@ BAD = {
         "s3://b?x",
     ],
     "outputClaim": ["Claim", "claim/", "claim/../x", "two words"],
+    "hostFolders": ["data", "/a/../b", ["/a b"]],
     "plainRegistries": ["http://host", "host/path", ["a b"]],
     "registryAuthority": ["a\0b"],
     "pushSecret": ["a\nb"],

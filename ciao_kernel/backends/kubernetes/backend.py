@@ -95,7 +95,7 @@ class KubernetesBackend:
         from ciao_kernel.backends.kubernetes import checks, choice, manifest, output_checks, volumes
         from ciao_kernel.delivery import checkpoints
 
-        volumes.check(plan)
+        volumes.check(plan, self._settings.host_folders)
         checkpoints.check(plan)
         checkpoints.on_cluster(plan.spec, self._settings, plan.name or "")
         target = await self._targets.of(plan.spec.cluster)

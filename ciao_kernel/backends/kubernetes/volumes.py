@@ -18,10 +18,26 @@ applies it to volumes of CSI drivers that support it; NFS and hostPath keep thei
 (Kubernetes, "Configure a Security Context for a Pod")."""
 
 
-def check(plan: Plan) -> None:
-    """Raise SpecError if a volume would hide files of the program."""
+def check(plan: Plan, host_folders: Sequence[str] = ()) -> None:
+    """Check that pods can have the volumes of a cell.
+
+    Args:
+        plan: The program to run, with its volumes.
+        host_folders: The setting ``hostFolders``: folders of nodes that a cell may mount.
+
+    Raises:
+        SpecError: A volume would hide files of the program, or no setting allows it.
+    """
     paths = [file.path for file in plan.source.all()]
     for one in plan.spec.volumes:
+        inside = (f"{one.path}/".startswith(f"{top.rstrip('/')}/") for top in host_folders)
+        if one.kind is VolumeKind.HOST and not any(inside):
+            raise SpecError(
+                f"the volume {one} is a folder of the node, which no setting allows.",
+                f"`ciao config hostFolders={one.path}` allows it, where the cluster does; a claim "
+                "is on any node.",
+                directive="volume",
+            )
         if hidden := one.hides(paths):
             raise SpecError(
                 f"the volume {one} and the program's file {hidden} are at the same place.",
@@ -96,6 +112,8 @@ def _source(one: Volume) -> Manifest:
         return {"persistentVolumeClaim": {"claimName": one.source, **closed}}
     if one.kind is VolumeKind.NFS:
         return {"nfs": {"server": one.source, "path": one.path, **closed}}
+    if one.kind is VolumeKind.HOST:
+        return {"hostPath": {"path": one.path, "type": "Directory"}}
     medium = {"medium": "Memory"} if one.kind is VolumeKind.MEMORY else {}
     return {"emptyDir": {**medium, **({"sizeLimit": one.size} if one.size else {})}}
 

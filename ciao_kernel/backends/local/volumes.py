@@ -48,6 +48,8 @@ def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
     """
     if one.kind in (VolumeKind.TMP, VolumeKind.MEMORY):
         return None
+    if one.kind is VolumeKind.HOST:
+        return _existing(one, Path(one.path), "Create it, or name another folder in %volume.")
     name = one.source if one.kind is VolumeKind.CLAIM else one.what
     if name not in folders:
         raise _refused(
@@ -57,12 +59,16 @@ def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
     found = Path(folders[name]).expanduser()
     if one.kind is VolumeKind.CLAIM:
         found /= one.path
-    if not found.is_dir():
+    hint = "Create it, or correct the setting volumes: `%ciao config volumes`."
+    return _existing(one, found, hint)
+
+
+def _existing(one: Volume, folder: Path, hint: str) -> Path:
+    if not folder.is_dir():
         raise _refused(
-            f"the folder of the volume {one} does not exist on this machine: {found}.",
-            "Create it, or correct the setting volumes: `%ciao config volumes`.",
+            f"the folder of the volume {one} does not exist on this machine: {folder}.", hint
         )
-    return found
+    return folder
 
 
 def described(volumes: tuple[Volume, ...], folders: Mapping[str, str]) -> list[str]:

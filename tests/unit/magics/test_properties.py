@@ -151,6 +151,7 @@ VOLUMES = st.lists(
             Volume(VolumeKind.CLAIM, "a", "data"),
             Volume(VolumeKind.CLAIM, "b/c", "data", "x/y z", read_only=True),
             Volume(VolumeKind.NFS, "/d", "files.example", "/export"),
+            Volume(VolumeKind.HOST, "h", path="/mnt/data", read_only=True),
             Volume(VolumeKind.TMP, "e"),
             Volume(VolumeKind.TMP, "f", size="10Gi"),
             Volume(VolumeKind.MEMORY, "g", size="2Gi"),

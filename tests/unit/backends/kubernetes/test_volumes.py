@@ -51,6 +51,24 @@ def test_a_volume_cannot_hide_the_program() -> None:
         volumes.check(plan)
 
 
+def test_a_folder_of_the_node_needs_a_setting() -> None:
+    source = Source(SourceFile("ciao_cell.py", b"", size=0), (), ())
+    framework = REGISTRY.framework("tensorflow")
+    spec = JobSpec("tensorflow", volumes=Volumes().parse("host:/mnt/data/a:in:ro"))
+    plan = Plan(None, spec, framework, source, Path("/"), "", Owner("ada"))
+    for allowed in ((), ("/mnt/dat",), ("/mnt/data/a/b",)):
+        with pytest.raises(SpecError, match="is a folder of the node, which no setting allows"):
+            volumes.check(plan, allowed)
+    for allowed in (("/mnt/data",), ("/other", "/mnt/data/a/"), ("/",)):
+        volumes.check(plan, allowed)
+    assert volumes.sources(spec.volumes) == [
+        {"name": "volume-0", "hostPath": {"path": "/mnt/data/a", "type": "Directory"}}
+    ]
+    assert volumes.mounts(spec.volumes, "/ciao") == [
+        {"name": "volume-0", "mountPath": "/ciao/in", "readOnly": True}
+    ]
+
+
 def test_a_pod_has_each_claim_as_one_volume() -> None:
     """A kubelet would wait without an end for the second one."""
     asked = Volumes().parse("data/a:in:ro other:x:ro data/b:out")
