@@ -70,7 +70,8 @@ def messages(buffer: bytearray) -> Iterator[tuple[bytes, bytes]]:
             raise Damaged(failed(0, bytes(buffer[:200])))
         if len(buffer) < HEADER.size + size:
             return
-        body = bytes(buffer[HEADER.size : HEADER.size + size])
+        with memoryview(buffer) as view:  # a slice of the buffer itself would be one more copy
+            body = bytes(view[HEADER.size : HEADER.size + size])
         del buffer[: HEADER.size + size]
         yield kind, body
 
