@@ -90,6 +90,11 @@ def test_the_documented_install_runs_the_quickstart(page: str) -> None:
     assert "jupyterlab" in packages(named)
 
 
+def test_the_documented_install_runs_the_notebook_of_a_lost_pod() -> None:
+    named = extras((ROOT / FIRST[0]).read_text(encoding="utf-8"))
+    assert of_notebook("surviving.ipynb") <= packages(named)
+
+
 @pytest.mark.parametrize("notebook", ["pytorch_ddp.ipynb", "mixed.ipynb", "images.ipynb"])
 def test_the_other_framework_in_its_place_runs_the_other_notebooks(notebook: str) -> None:
     for page in FIRST[:2]:
