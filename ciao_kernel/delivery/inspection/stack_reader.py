@@ -32,6 +32,8 @@ MOST = 64
 _LARGEST = 4 * 1024 * 1024
 _CIAOS = (".ciao/", ".ciao-warm/", "ciao_warm_agent.py", "ciao_warm_zygote.py")
 """Files of ciao in the folder of a program; warm replicas run their agent there."""
+_NAMES = ("ciao-zygote",)
+"""Names of processes of ciao that have the command line of a program's."""
 _FRAME = '  File "'
 """Begin of a line of faulthandler with a call: ``  File "a.py", line 3 in work``."""
 
@@ -323,8 +325,12 @@ def stat(pid: int) -> tuple[str, int]:
 
 
 def command(pid: int) -> str:
-    """Return the name of the program that a process runs."""
+    """Return the name of the program that a process runs, or the one that ciao gave it."""
     try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            name = file.read().rstrip("\n")
+        if name in _NAMES:
+            return name
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return os.path.basename(file.read().split(b"\0")[0].decode("utf-8", "replace"))[:80]
     except OSError:

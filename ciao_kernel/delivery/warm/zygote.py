@@ -28,7 +28,9 @@ import types
 import warnings
 from typing import Any
 
-_PARENT_DEATH_SIGNAL = 1
+_PARENT_DEATH_SIGNAL, _SET_NAME = 1, 15
+NAME = "ciao-zygote"
+"""Name of the process, by which readers of stacks know it: it may stand deep in an import."""
 _DEVICES = "/dev/nvidia"
 _passed: set[int] = set()
 
@@ -42,6 +44,9 @@ class Zygote:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
+        with open("/proc/self/comm", "rb") as file:
+            self._name = file.read().rstrip(b"\n")
+        _call_process(NAME.encode())
         self._listen()
 
     def _listen(self) -> None:
@@ -107,6 +112,7 @@ class Zygote:
             return False
         # Not by the other process: the program may kill that one before it says so.
         self._say(forked=os.getpid(), rank=rank)
+        _call_process(self._name)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._picker.close()
@@ -132,6 +138,11 @@ class Zygote:
         self._channel = theirs
         self._listen()
         self._bring(modules)
+
+
+def _call_process(name: bytes) -> None:
+    """Give this process the name that ps(1) shows."""
+    ctypes.CDLL(None).prctl(_SET_NAME, name, 0, 0, 0)
 
 
 def _fork() -> int:

@@ -28,8 +28,8 @@ _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _RUN = re.compile(r"^.*?/run-\d+/")
 _CELL = "ciao_cell.py"
 """The program of a run in warm replicas, below the folder of the run."""
-_AGENT, _ZYGOTE = "/ciao_warm_agent.py", "/ciao_warm_zygote.py"
-"""Programs of ciao in warm replicas; the second one becomes the program, but not in ``serve``."""
+_AGENT, _ZYGOTE = "/ciao_warm_agent.py", "ciao-zygote"
+"""File of the agent of warm replicas, and the name of the process that it forks for each run."""
 _DEBUGGER = ("/ciao_debug_wire.py", "/ciao_debug_prompt.py", "/ciao_debugger.py")
 _PROMPT = "its prompt of pdb"
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger"}
@@ -160,7 +160,7 @@ def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
         label = f"{name} (child {one.pid})" if child else name + rank
         yield Stand(label, name, one, _threads(one), _fault(one), child)
     if not shown and (waiting := [one for one in processes.values() if _is_warm(one)]):
-        imports = any(frame.function == "_bring" for one in waiting for frame in _frames(one))
+        imports = any(_imports(one) for one in waiting)
         fault = "imports modules for its runs" if imports else "waits for its next run"
         yield Stand(name, name, None, (), fault)
     elif not shown:
@@ -178,9 +178,17 @@ def _is_helper(process: ProcessStacks) -> bool:
 
 def _is_warm(process: ProcessStacks) -> bool:
     """Return whether a process is the agent of a warm replica, or waits to be forked."""
-    return any(
-        one.file.endswith(_AGENT) or (one.function == "serve" and one.file.endswith(_ZYGOTE))
-        for one in _frames(process)
+    return process.command == _ZYGOTE or any(one.file.endswith(_AGENT) for one in _frames(process))
+
+
+def _imports(process: ProcessStacks) -> bool:
+    """Return whether a process that waits to be forked still imports.
+
+    It stands directly in ``serve`` while it waits. A stack of an import may be cut before it.
+    """
+    calls = {one.function for one in _frames(process)}
+    return (
+        process.command == _ZYGOTE and bool(calls) and ("_bring" in calls or "serve" not in calls)
     )
 
 

@@ -21,6 +21,7 @@ from ciao_kernel.session.warm import found_runs
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.helpers.colors import uncolored
 from tests.helpers.jobs import Ended, Place, Recorder, cell, interrupted, wait
+from tests.integration.local.test_stacks import picture_of
 
 HEAD = "%framework=python\n%worker=2\n%warm\n"
 WHO = "import os; print('zygote', os.getppid())\n"
@@ -339,6 +340,36 @@ def test_idle_replicas_are_said_to_wait_and_take_commands(jobs: Place, kernel: K
         with pytest.raises(UsageError, match="no job runs") as caught:
             await execute(["top"], caller)
         assert f"The replicas of {name} wait for their next run." in caught.value.hint
+
+    kernel(body)
+
+
+@pytest.mark.second("faults")
+def test_replicas_deep_in_an_import_are_said_to_import(
+    jobs: Place, kernel: Kernel, tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go on"
+    (tmp_path / "torch.py").write_text(
+        "import os, time\n"
+        "def deep(calls):\n"
+        "    if calls:\n        return deep(calls - 1)\n"
+        f"    while not os.path.exists({str(go_on)!r}): time.sleep(0.01)\n"
+        "deep(200)\n"
+    )
+
+    async def body(session: Session) -> None:
+        text = f"{HEAD}%envvar=PYTHONPATH={tmp_path}\nimport torch\nprint('imported')\n"
+        display = Recorder()
+        running = asyncio.ensure_future(session.run(cell(text), display, jobs.folder))
+        wanted = re.compile(r"stand at \S+\n  worker-0, worker-1  imports modules for its runs$")
+        seen = ""
+        while not wanted.search(seen) and not running.done():
+            seen = await picture_of(session, display.job) if display.job else ""
+            await asyncio.sleep(0.05)
+        assert not running.done()
+        go_on.touch()
+        await running
+        assert display.data("worker-1") == b"imported\n"
 
     kernel(body)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery import output_keeper, replica_files, replica_program, results
+from ciao_kernel.delivery.inspection import stack_reader
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm import sending
@@ -280,6 +281,13 @@ def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -
         if replica.run(program, learn=True)[1] == "True\n":
             return
     raise AssertionError("never learned")
+
+
+def test_a_zygote_has_another_name_than_its_forks(replica: Replica) -> None:
+    _, text = replica.run("import os; print(open('/proc/self/comm').read(), os.getppid())")
+    name, zygote = text.split()
+    assert stack_reader.command(int(zygote)) == "ciao-zygote"
+    assert name == Path(f"/proc/{replica.process.pid}/comm").read_text().strip()
 
 
 @pytest.mark.second("faults")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
@@ -191,23 +192,27 @@ def test_warm_replicas_wait_for_their_next_run_or_import_for_it() -> None:
         Frame("/ciao/ciao_warm_zygote.py", 90, "_bring"),
         served,
     )
-    waiting = replica(0, process(agent), process(idle, pid=11, parent=10))
-    importing = replica(1, process(agent), process(imports, pid=11, parent=10))
-    assert lines(waiting, importing) == [
+    deep = thread(*[Frame("<frozen importlib._bootstrap>", 1, "_load")] * 100)
+    zygote: dict[str, Any] = {"pid": 11, "parent": 10, "command": "ciao-zygote"}
+    waiting = replica(0, process(agent), process(idle, **zygote))
+    importing = replica(1, process(agent), process(imports, **zygote))
+    cut = replica(2, process(agent), process(deep, **zygote))
+    assert lines(waiting, importing, cut) == [
+        "worker-1, worker-2 | imports modules for its runs",
         "worker-0 | waits for its next run",
-        "worker-1 | imports modules for its runs",
     ]
 
 
 def test_what_waits_beside_a_warm_run_is_not_shown() -> None:
     agent = thread(Frame("/ciao/ciao_warm_agent.py", 902, "loop"))
-    heir = thread(Frame("/ciao/ciao_warm_zygote.py", 60, "serve"))
+    idle = thread(Frame("/ciao/ciao_warm_zygote.py", 60, "serve"))
+    heir = thread(*[Frame("<frozen importlib._bootstrap>", 1, "_load")] * 100)
     run = thread(own(3, text="train()"), Frame("/ciao/ciao_warm_zygote.py", 190, "run"))
     found = replica(
         0,
         process(agent),
-        process(heir, pid=11, parent=10),
-        process(heir, pid=12, parent=11),
+        process(idle, pid=11, parent=10, command="ciao-zygote"),
+        process(heir, pid=12, parent=11, command="ciao-zygote"),
         process(run, pid=13, parent=11),
     )
     assert lines(found) == ["worker-0 | line 3 | train()"]
