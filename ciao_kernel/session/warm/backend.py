@@ -140,6 +140,7 @@ class WarmBackend:
                 grace=self._settings.grace(plan.spec.grace),
                 linger=self._settings.linger,
                 lease=self._lease,
+                clock=self._pool.clock,
             )
             self._pool.keep(parked)
         number = parked.runs + 1

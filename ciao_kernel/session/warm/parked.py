@@ -46,6 +46,7 @@ class Parked:
         grace: Seconds from SIGTERM to SIGKILL.
         linger: Seconds for other workers after the deciding one has succeeded.
         lease: Seconds without a word of the kernel after which idle replicas end.
+        clock: Tells the time, also that of a sleep of this machine.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Parked:
         grace: float,
         linger: float,
         lease: float,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         assert isinstance(backend, Feeding)
         self.job, self.key = job, key
@@ -70,7 +72,8 @@ class Parked:
         """The last status of the job."""
         self._backend: Backend = backend
         self._feeding: Feeding = backend
-        self._expiry = Expiry(lease)
+        self._clock = clock
+        self._expiry = Expiry(lease, clock)
         self._feeder = Feeder(job, backend, grace)
         self._grace, self._linger = grace, linger
         self._readers = {one: MarkReader(nonce) for one in job.replicas}
@@ -399,7 +402,7 @@ class Parked:
     async def _ping(self, pause: float) -> None:
         while True:
             await asyncio.sleep(pause)
-            sent = time.time()
+            sent = self._clock()
             if await self._feeder.ping(list(self._ready)):
                 self._expiry.reach(sent, running=self.run is not None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ciao_kernel import log
@@ -34,10 +35,16 @@ class WarmPool:
     Args:
         lease: Seconds without a word of the kernel after which idle replicas on a cluster end.
         run_lease: The same at the end of a run.
+        clock: Tells the time, also that of a sleep of this machine.
     """
 
-    def __init__(self, lease: float = LEASE, run_lease: float = RUN_LEASE) -> None:
-        self.lease, self.run_lease = lease, run_lease
+    def __init__(
+        self,
+        lease: float = LEASE,
+        run_lease: float = RUN_LEASE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.lease, self.run_lease, self.clock = lease, run_lease, clock
         self._parked: Parked | None = None
         self._ended: Parked | None = None
 
@@ -45,7 +52,7 @@ class WarmPool:
     def parked(self) -> Parked | None:
         """The replicas that are kept; None if there are none."""
         parked = self._parked
-        ends = parked is not None and parked.run is None and time.time() > parked.expires - _MARGIN
+        ends = parked is not None and parked.run is None and self.clock() > parked.expires - _MARGIN
         if parked is not None and (parked.over or ends):
             self._parked, self._ended = None, parked
         return self._parked

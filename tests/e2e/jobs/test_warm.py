@@ -305,7 +305,8 @@ def test_the_files_of_each_run_come_back_and_the_pods_stay(
             display = Recorder()
             attached = asyncio.ensure_future(session.attach(job.name, display))
             said = [f"the files of run 4 of worker-{index}, to " for index in (0, 1)]
-            await wait(lambda: all(one in display.notices for one in said))
+            await wait(lambda: attached.done() or all(one in display.notices for one in said))
+            assert not attached.done(), attached.exception()
             await interrupted(attached)
             for number in (1, 2, 3, 4):
                 text = (Path(failed.job.files) / f"run-{number}/model/net").read_text()

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
@@ -114,9 +115,15 @@ class Cell:
     """A cell in replicas of its own, as far as its program has been sent to them."""
 
     def __init__(
-        self, header: str = HEAD, busy: float = 30.0, lease: float = 300.0, **settings: Any
+        self,
+        header: str = HEAD,
+        busy: float = 30.0,
+        lease: float = 300.0,
+        clock: Callable[[], float] = time.time,
+        **settings: Any,
     ) -> None:
-        self.inner, self.pool, self.plan = Replicas(), WarmPool(lease), plan(header)
+        self.inner, self.plan = Replicas(), plan(header)
+        self.pool = WarmPool(lease, clock=clock)
         self.backend = WarmBackend(
             self.inner,  # type: ignore[arg-type]
             self.pool,
@@ -207,12 +214,17 @@ def test_the_next_cell_says_why_the_replicas_have_ended_and_starts_new_ones() ->
 
 def test_replicas_that_heard_nothing_of_this_kernel_are_not_used() -> None:
     async def main() -> None:
-        cell = Cell(lease=0.5)
+        now = 1000.0
+        cell = Cell(lease=300.0, clock=lambda: now)
         await cell.start()
         cell.inner.begin()
+        now += 200  # a run that takes long
         for one in cell.job.replicas:
             cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
         await cell.events()
+        now += 90
+        assert cell.pool.parked is not None
+        now += 10  # no time of %warm is over, but the lease
         notices: list[Event] = []
         again = await cell.backend.submit(cell.plan, None, notices.append, outlive=True)  # type: ignore[arg-type]
         assert again.warm_run == 1
