@@ -143,7 +143,7 @@ class Launcher:
             record = self._record(plan, artifact, name, replicas, outlive)
             folder.write_job(record)
             started.append(supervisor_start.start(folder, record["id"]))
-            await supervisor_start.wait_until_running(folder, started[0])
+            await supervisor_start.wait_until_running(folder, started[0], len(replicas))
         except BaseException as error:
             await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
             if isinstance(error, OSError):

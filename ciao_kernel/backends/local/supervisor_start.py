@@ -14,7 +14,9 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import BackendError
 
 _ROOT = str(Path(__file__).parents[3])
-_START_TIMEOUT = 30.0
+_START_TIMEOUT, _FOR_EACH = 30.0, 1.0
+"""Seconds within which the replicas must have been started, and more of them for each one: those
+that run already take the processors from the supervisor, which starts the others."""
 
 _supervisors: set[subprocess.Popen[bytes]] = set()
 """Supervisors started by this process, kept so that each one is reaped after its end."""
@@ -48,19 +50,28 @@ def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
     return process
 
 
-async def wait_until_running(folder: Folder, supervisor: subprocess.Popen[bytes]) -> None:
+async def wait_until_running(
+    folder: Folder, supervisor: subprocess.Popen[bytes], replicas: int
+) -> None:
     """Wait for the supervisor's first status, written after the start of the replicas.
+
+    Args:
+        folder: The job's folder.
+        supervisor: The process.
+        replicas: Number of replicas.
 
     Raises:
         BackendError: The supervisor has ended, or does not write a status in time.
     """
-    deadline = time.monotonic() + _START_TIMEOUT
+    patience = _START_TIMEOUT + _FOR_EACH * replicas
+    deadline = time.monotonic() + patience
     while not folder.status_file.exists():
         ended = supervisor.poll() is not None and not folder.status_file.exists()
         if ended or time.monotonic() > deadline:
+            why = "it gave no reason" if ended else f"not all replicas started in {patience:.0f} s"
             said = folder.supervisor_said()
             raise BackendError(
-                "the job's supervisor did not start: " + (said or ["it gave no reason"])[-1],
+                "the job's supervisor did not start: " + (said or [why])[-1],
                 "`%ciao doctor` may show the reason.",
             )
         await asyncio.sleep(0.003)

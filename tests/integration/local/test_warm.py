@@ -363,12 +363,17 @@ def test_replicas_deep_in_an_import_are_said_to_import(
         running = asyncio.ensure_future(session.run(cell(text), display, jobs.folder))
         wanted = re.compile(r"stand at \S+\n  worker-0, worker-1  imports modules for its runs$")
         seen = ""
-        while not wanted.search(seen) and not running.done():
-            seen = await picture_of(session, display.job) if display.job else ""
-            await asyncio.sleep(0.05)
-        assert not running.done()
-        go_on.touch()
-        await running
+        try:
+            async with asyncio.timeout(60):
+                while not wanted.search(seen) and not running.done():
+                    seen = await picture_of(session, display.job) if display.job else ""
+                    await asyncio.sleep(0.05)
+            assert not running.done()
+        except TimeoutError:
+            raise AssertionError(seen) from None
+        finally:
+            go_on.touch()
+            await running
         assert display.data("worker-1") == b"imported\n"
 
     kernel(body)
