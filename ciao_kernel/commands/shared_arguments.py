@@ -68,24 +68,29 @@ def where(args: argparse.Namespace) -> Where:
 
 
 async def only_running(session: Session, place: Where) -> str:
-    """Return the name of the only job that runs; warm replicas of this kernel without a run do not.
+    """Return the name of the only job that runs; warm replicas without a run do not.
 
     Raises:
         UsageError: None runs, or several.
     """
-    parked = session.warm.parked if session.warm else None
-    idle = parked.job.reference if parked and not parked.run else ""
-    running = [
-        job.name
-        for job, status in await session.jobs([], place)
-        if status.state is State.RUNNING and session.owns(job) and job.reference != idle
-    ]
+    from ciao_kernel.session.warm import found_runs
+
+    own = session.warm.parked if session.warm else None
+    running, idle = [], []
+    for job, status in await session.jobs([], place):
+        if status.state is State.RUNNING and session.owns(job):
+            if own and own.job.reference == job.reference:
+                waits = own.run is None
+            else:
+                waits = await found_runs.is_idle(session.backend(job.backend), job)
+            (idle if waits else running).append(job)
     if len(running) == 1:
-        return running[0]
+        return running[0].name
     if not running:
-        waits = f"The replicas of {idle} wait for their next run. " if idle else ""
-        raise UsageError("no job runs.", f"{waits}`%ciao jobs` lists all jobs.")
-    raise UsageError(f"{len(running)} jobs run.", f"Name one: {', '.join(running[:8])}.")
+        told = [f"The replicas of {one.reference} wait for their next run. " for one in idle]
+        raise UsageError("no job runs.", f"{''.join(told[:3])}`%ciao jobs` lists all jobs.")
+    names = ", ".join(one.name for one in running[:8])
+    raise UsageError(f"{len(running)} jobs run.", f"Name one: {names}.")
 
 
 def check_runs(job: Job, status: Status) -> None:

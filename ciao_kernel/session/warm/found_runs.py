@@ -6,15 +6,18 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from ciao_kernel.delivery.warm.marks import MarkReader
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import BackendError, UsageError
 from ciao_kernel.magics import warm
 from ciao_kernel.model import Job
+from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend
 
 RUN = "run-"
 """Beginning of the names of the folders of runs."""
 _KEPT = 2
 """Runs whose folders an agent in a pod keeps."""
+_LAST_LINES = 50
+"""Lines of a log in which the marker of a run's end is, if no run is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,30 @@ def as_run(job: Job, number: int, root: str) -> Job:
         place=job.place if job.on_cluster else place,
         folder=job.files,
     )
+
+
+async def is_idle(backend: Backend, job: Job) -> bool:
+    """Return whether the replicas of a warm job wait for a run, as far as their logs tell it.
+
+    Args:
+        backend: The job's backend.
+        job: The job; one that is not warm never waits.
+    """
+    if not warm.asked(job.header) or job.warm_run or not job.replicas:
+        return False
+    options = LogOptions(tail=_LAST_LINES)
+    logs = (backend.log(job, one, options) for one in job.replicas)
+    ends = await asyncio.gather(*logs, return_exceptions=True)
+    for fault in (one for one in ends if isinstance(one, BaseException)):
+        if not isinstance(fault, BackendError):
+            raise fault
+    return all(isinstance(one, bytes) and _waits(one) for one in ends)
+
+
+def _waits(data: bytes) -> bool:
+    """Return whether the last marker in the end of a log is none of a run that is active."""
+    marks = [part.get("ev") for part in MarkReader().read(data) if isinstance(part, dict)]
+    return bool(marks) and marks[-1] in ("ready", "end", "given")
 
 
 async def find_run(backend: Backend, job: Job, number: int | None = None) -> Job:

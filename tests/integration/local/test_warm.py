@@ -337,9 +337,20 @@ def test_idle_replicas_are_said_to_wait_and_take_commands(jobs: Place, kernel: K
         assert re.search(r"^worker-1 +[\d.]+ +\d+Mi", table, re.MULTILINE), table
         await execute(["exec", f"{name}/worker-1", "--", "ls"], caller)
         assert texts.pop().splitlines() == ["ciao_warm_agent.py", "ciao_warm_zygote.py", "run-1"]
-        with pytest.raises(UsageError, match="no job runs") as caught:
-            await execute(["top"], caller)
-        assert f"The replicas of {name} wait for their next run." in caught.value.hint
+        terminal = Caller(jobs.session(), Recorder(), texts.append, jobs.folder)
+        for asks in (caller, terminal):
+            with pytest.raises(UsageError, match="no job runs") as caught:
+                await execute(["top"], asks)
+            assert f"The replicas of {name} wait for their next run." in caught.value.hint
+        display = Recorder()
+        text = HEAD + "import time\nprint('up', flush=True)\ntime.sleep(1000)\n"
+        running = asyncio.ensure_future(session.run(cell(text), display, jobs.folder))
+        await display.until("up")
+        await display.until("up", replica="worker-1")
+        for asks in (caller, terminal):
+            await execute(["top"], asks)
+            assert "worker-1" in texts.pop()
+        await interrupted(running)
 
     kernel(body)
 

@@ -37,7 +37,7 @@ from ciao_kernel.model import (
     State,
     Status,
 )
-from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.queries import LogOptions, Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Plan, WayBack
 from ciao_kernel.session import fetching, returned_values
@@ -863,6 +863,36 @@ def test_what_was_too_much_for_a_log_is_fetched_from_replicas_that_still_live(
             f"the files of worker-{number} did not come back: they are too large."
             for number in (0, 1)
         ]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("ends", "idle"),
+    [
+        (("end", "end"), True),
+        (("ready", "given"), True),
+        (("end", "begin"), False),
+        (("end", "files"), False),
+        (("end", ""), False),
+    ],
+)
+def test_replicas_of_another_kernel_wait_if_no_log_ends_in_a_run(
+    ends: tuple[str, str], idle: bool
+) -> None:
+    class Logs:
+        async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
+            said = ends[replica.index]
+            if not said:
+                raise BackendError("there is no log yet.")
+            mark = marker("0" * 16) + json.dumps({"ev": said, "id": 3}).encode()
+            return b"early\n\n" + mark + b"\nlines\nof a library\n"
+
+    async def main() -> None:
+        job = Job("mine", "fake", "tensorflow", plan().spec.replicas(), 1.0, header="%warm=10m")
+        logs: Any = Logs()
+        assert await found_runs.is_idle(logs, job) is idle
+        assert not await found_runs.is_idle(logs, replace(job, header="%worker=2"))
 
     run(main)
 
