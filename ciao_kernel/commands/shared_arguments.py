@@ -76,7 +76,8 @@ async def only_running(session: Session, place: Where) -> str:
     from ciao_kernel.session.warm import found_runs
 
     own = session.warm.parked if session.warm else None
-    running, idle = [], []
+    running: list[Job] = []
+    idle: list[Job] = []
     for job, status in await session.jobs([], place):
         if status.state is State.RUNNING and session.owns(job):
             if own and own.job.reference == job.reference:

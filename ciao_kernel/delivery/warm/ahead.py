@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 HEAVY = frozenset(
@@ -27,6 +27,9 @@ _EARLY = re.compile(
     r"\w*|LANG|LC_\w+|TZ"
 )
 """Variables that libraries read while they are imported, or when their process starts."""
+
+_Change = tuple[str | None, str | None, bool]
+"""Name and value of a variable, and whether it is only a default; None for what a run knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +96,19 @@ def _is_heavy(node: ast.AST) -> bool:
     return False
 
 
-def _changes(statement: ast.stmt) -> Iterator[tuple[str | None, str | None, bool]]:
-    """Yield name and value of each change of the environment; None for what only a run knows."""
-    simple = isinstance(statement, ast.Assign | ast.Expr)
+def _changes(statement: ast.stmt) -> Iterator[_Change]:
+    """Yield the changes of the environment."""
+    simple = isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr)
 
-    def text(node: ast.AST) -> str | None:
+    def text(node: ast.expr) -> str | None:
         is_text = simple and isinstance(node, ast.Constant) and isinstance(node.value, str)
         return node.value if is_text else None  # type: ignore[attr-defined]
 
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Delete):
             targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
+            if isinstance(node, ast.AugAssign) and _is_environ(node.target):
+                yield from _items(node.value, text)
             for target in targets:
                 if isinstance(target, ast.Subscript) and _is_environ(target.value):
                     plain = isinstance(node, ast.Assign)
@@ -113,20 +118,29 @@ def _changes(statement: ast.stmt) -> Iterator[tuple[str | None, str | None, bool
 
 
 def _called(
-    call: ast.Call, function: ast.Attribute, text: object
-) -> Iterator[tuple[str | None, str | None, bool]]:
+    call: ast.Call, function: ast.Attribute, text: Callable[[ast.expr], str | None]
+) -> Iterator[_Change]:
     name, arguments = function.attr, call.args
     if name in ("putenv", "unsetenv") or (
         name in ("setdefault", "pop", "clear", "popitem") and _is_environ(function.value)
     ):
-        values = [text(one) for one in arguments]  # type: ignore[operator]
+        values = [text(one) for one in arguments]
         sets = name in ("putenv", "setdefault") and len(values) == 2
         yield values[0] if values else None, values[1] if sets else None, name == "setdefault"
     elif name == "update" and _is_environ(function.value):
         for word in call.keywords:
-            yield word.arg, text(word.value), False  # type: ignore[operator]
-        for _ in arguments:
-            yield None, None, False
+            yield word.arg, text(word.value), False
+        for one in arguments:
+            yield from _items(one, text)
+
+
+def _items(node: ast.expr, text: Callable[[ast.expr], str | None]) -> Iterator[_Change]:
+    """Yield the changes by a dictionary, as in ``os.environ |= {"A": "1"}``."""
+    if not isinstance(node, ast.Dict):
+        yield None, None, False
+        return
+    for key, value in zip(node.keys, node.values, strict=True):
+        yield (None if key is None else text(key)), text(value), False
 
 
 def _is_environ(node: ast.AST) -> bool:

@@ -78,13 +78,20 @@ def test_times_before_lines_do_not_hide_markers() -> None:
         ('import torch, os\nos.environ["B"]="1"', {}, False, False),
         ('import numpy, os\nos.environ["OMP_NUM_THREADS"]="1"\nimport torch', {}, True, False),
         ('import os\nos.environ.update(A="1")\nimport keras', {"A": "1"}, False, True),
+        ('import os\nos.environ |= {"A": "1", "B": "2"}\nimport keras', {"A": "1", "B": "2"}, False,
+         True),
+        ('import os\nos.environ.update({"A": "1"})\nimport keras', {"A": "1"}, False, True),
+        ('import os\nos.environ |= {"A": f()}\nimport keras', {}, True, False),
+        ('import os\nos.environ |= {**all_of_them}\nimport keras', {}, True, False),
+        ("import os\nos.environ |= settings\nimport keras", {}, True, False),
+        ('import os\nos.environ.update(settings, B="1")\nimport keras', {"B": "1"}, True, False),
         ('import os\nfor k in "AB": os.environ[k]="1"\nimport torch', {}, True, False),
         ('import os\ndel os.environ["A"]\nimport torch', {}, True, False),
         ("import os\nos.environ.clear()\nimport torch", {}, True, False),
         ("def f():\n    import torch\nfrom tensorflow.keras import layers", {}, False, True),
         ("def f(:", {}, False, True),
     ],
-)
+)  # fmt: skip
 def test_variables_before_an_import_are_read_from_the_text(
     program: str, variables: dict[str, str], doubt: bool, learns: bool
 ) -> None:
