@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ciao_kernel.delivery.inspection import stack_reader
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm import sending
+from ciao_kernel.delivery.warm.agent import processes
 from ciao_kernel.delivery.warm.marks import MarkReader
 
 NONCE = "0123456789abcdef"
@@ -213,6 +215,16 @@ subprocess.Popen(["sleep", "1000"], start_new_session=True)
     assert end["left"] >= 2
     assert replica.run("print('alone')")[1] == "alone\n"
     assert replica.below() == before
+
+
+def test_children_are_found_as_in_the_list_of_all_processes(replica: Replica) -> None:
+    program = "import subprocess as s; s.Popen(['sleep', '1000']); s.run(['sleep', '1000'])"
+    replica.start(f"print('up', flush=True); {program}")
+    replica.wait_for_line(b"up")
+    while len(replica.below()) < 4:  # a zygote, its fork and two programs
+        time.sleep(0.01)
+    for pid in (replica.process.pid, *replica.below()):
+        assert sorted(processes._children(pid)) == sorted(processes._all_children()[pid])
 
 
 def test_a_stop_ends_a_program_that_ignores_sigterm(replica: Replica) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Set
 
 _PATIENCE = 5.0
 """Seconds in which killed processes of a run must be gone."""
+_CHILDREN = "/proc/{}/task/{}/children"
 
 
 def kill(pid: int, number: int) -> None:
@@ -54,23 +57,52 @@ def reaped() -> Iterator[tuple[int, int]]:
 
 def _descendants(root: int, spare: Set[int]) -> list[int]:
     """Return the living processes below one, except those to spare."""
-    children: dict[int, list[int]] = {}
-    dead = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(entry))
-                if fields[0] in (b"Z", b"X"):
-                    dead.add(int(entry))
+    children_of = _children if _has_lists_of_children() else _all_children().__getitem__
     found, todo = [], [root]
     while todo:
-        for pid in children.get(todo.pop(), ()):
-            todo.append(pid)
-            if pid not in spare and pid not in dead:
-                found.append(pid)
+        children = children_of(todo.pop())
+        todo += children
+        found += [pid for pid in children if pid not in spare and _stat(pid)[0] not in (b"Z", b"X")]
     return found
+
+
+@functools.cache
+def _has_lists_of_children() -> bool:
+    """Return whether this Linux tells the children of a process (CONFIG_PROC_CHILDREN)."""
+    return os.path.exists(_CHILDREN.format(os.getpid(), os.getpid()))
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of a process without a look at all others: a machine may have many.
+
+    Linux may leave one out while another one is reaped. Nobody but the agent reaps the agent's own,
+    and what is below a killed process becomes one of them, so a new look finds it.
+    """
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(_CHILDREN.format(pid, thread), "rb") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _all_children() -> defaultdict[int, list[int]]:
+    """Return the children of all processes."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            found[_stat(int(entry))[1]].append(int(entry))
+    return found
+
+
+def _stat(pid: int) -> tuple[bytes, int]:
+    """Return state and parent of a process; those of a dead one if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0], int(fields[1])
+    except OSError:
+        return b"X", 0
 
 
 def memory_of(pid: int) -> int:
