@@ -186,6 +186,50 @@ def test_without_a_notebook_nothing_is_kept(jobs: Place) -> None:
 
 
 @pytest.mark.second("faults")
+def test_another_kernel_with_the_same_header_starts_replicas_of_its_own(
+    jobs: Place, kernel: Kernel
+) -> None:
+    async def body(session: Session) -> None:
+        other = jobs.session()
+        other.warm = WarmPool()
+        text = HEAD + "%name=shared\n" + WHO
+        try:
+            for number in (1, 2):
+                both = asyncio.gather(jobs.ended(text, session), jobs.ended(text, other))
+                first, second = await both
+                assert (first.error, second.error) == (None, None)
+                assert (first.job.warm_run, second.job.warm_run) == (number, number)
+                assert first.job.name != second.job.name
+                assert not zygotes(first) & zygotes(second)
+                assert len(zygotes(first)) == len(zygotes(second)) == 2
+        finally:
+            await other.warm.close()
+
+    kernel(body)
+
+
+@pytest.mark.second("faults")
+@pytest.mark.slow
+def test_replicas_end_when_they_are_as_old_as_the_administrator_allows(
+    jobs: Place, kernel: Kernel
+) -> None:
+    async def body(session: Session) -> None:
+        display = Recorder()
+        text = HEAD + "import time\nprint('up', flush=True)\ntime.sleep(1000)\n"
+        with pytest.raises(JobFailed, match="longer than its deadline of 12 s"):
+            await session.run(cell(text), display, jobs.folder)
+        await wait(lambda: not jobs.training())
+        well = await jobs.ended(HEAD + "print('well')", session)
+        assert (well.error, well.job.warm_run) == (None, 1)
+        assert session.warm is not None
+        pool = session.warm
+        await wait(lambda: pool.parked is None)  # idle ones too
+        assert not jobs.training()
+
+    kernel(body, warm_most=12.0)
+
+
+@pytest.mark.second("faults")
 def test_a_parameter_server_never_ends_by_itself(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         head = "%framework=tensorflow\n%ps=1\n%worker=2\n%warm\n"
@@ -449,7 +493,8 @@ def test_a_job_deleted_in_a_run_is_a_stopped_run(jobs: Place, kernel: Kernel) ->
 def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         for number in (1, 2, 3):
-            await jobs.ended(HEAD + f"print('number {number}')\nprint('', end='')", session)
+            text = f"print('number {number}')\nprint('', end='')"
+            ended = await jobs.ended(HEAD + text, session)
         assert session.last is not None
         name = session.last.name
         texts: list[str] = []
@@ -462,6 +507,8 @@ def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Ker
         assert plain[1] == ["[worker-1] number 2"]
         assert plain[2] == [f"[worker-0] number {number}" for number in (1, 2, 3)]
         assert plain[3] == ["[worker-1] number 3"]
+        log = Path(ended.display.status.replicas[0].log).read_text()
+        assert re.findall("^number .*$", log, re.MULTILINE) == ["number 1", "number 2", "number 3"]
         display = Recorder()
         attached = asyncio.ensure_future(session.attach(name, display))
         await display.until("number 3")

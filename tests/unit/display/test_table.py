@@ -66,6 +66,10 @@ def test_the_line_of_the_job_shows_how_far_its_training_is() -> None:
     assert table.title() == "mnist: Succeeded"
 
 
+def test_a_run_in_warm_replicas_is_named() -> None:
+    assert Table(replace(JOB, warm_run=3)).title() == "mnist, run 3, warm: Pending"
+
+
 def test_nodes_and_restarts_are_columns_where_there_are_any() -> None:
     table = Table(JOB)
     table.status = status(
