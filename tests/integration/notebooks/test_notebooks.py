@@ -15,7 +15,9 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell
 
+from ciao_kernel.session.warm.framework import SUPPORTED
 from tests.helpers import frameworks_notebook, surviving_notebook
 from tests.helpers.colors import uncolored
 from tests.helpers.kernels import LINGER
@@ -38,13 +40,19 @@ def _needs(*packages: str) -> None:
         pytest.skip(f"needs {', '.join(missing)}: pip install '.[tensorflow,pytorch,examples]'")
 
 
-def _run(name: str, tmp_path: Path, change: tuple[str, str] = ("", "")) -> nbformat.NotebookNode:
+def _run(
+    name: str,
+    tmp_path: Path,
+    change: tuple[str, str] = ("", ""),
+    prepare: Callable[[nbformat.NotebookNode], object] = lambda _: None,
+) -> nbformat.NotebookNode:
     """Execute a copy of a notebook, in a copy of its folder, as nbconvert and papermill do."""
     folder = tmp_path / "notebooks"
     shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("*.npz", "__pycache__"))
     notebook = nbformat.read(folder / name, as_version=4)
     for cell in notebook.cells:
         cell.source = cell.source.replace(*change) if change[0] else cell.source
+    prepare(notebook)
     client = NotebookClient(
         notebook, kernel_name="ciao", timeout=400, resources={"metadata": {"path": str(folder)}}
     )
@@ -191,3 +199,47 @@ def _program(variable: str) -> psutil.Process:
                 found.append(one)
     (program,) = (one for one in found if one.ppid() not in {other.pid for other in found})
     return program
+
+
+def _copy_warm(notebook: nbformat.NotebookNode) -> None:
+    """Put two copies with %warm behind each job cell that can have it, and drop the other ones."""
+    cells = []
+    for cell in notebook.cells:
+        head, _, rest = cell.source.partition("\n")
+        if not head.startswith("%framework"):
+            cells.append(cell)
+        elif head.partition("=")[2] in SUPPORTED and not rest.startswith("%worker=2\n%min="):
+            copies = (new_code_cell(f"{head}\n%warm\n{rest}") for _ in range(2))
+            cells += [cell, *copies]
+    notebook.cells = cells
+
+
+def _said(cell: nbformat.NotebookNode) -> list[str]:
+    """Return the lines of all replicas; replicas that run at once write in any order."""
+    return sorted(line for line in _lines(cell) if re.match(r"\[\w+-\d+\] ", line))
+
+
+@pytest.mark.second("docs")
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", ["quickstart", "pytorch_ddp", "mixed", "frameworks"])
+def test_a_notebook_has_the_same_results_in_warm_replicas(name: str, tmp_path: Path) -> None:
+    _needs("tensorflow", "torch", "jax", "sklearn", "matplotlib")
+
+    notebook = _run(f"{name}.ipynb", tmp_path, prepare=_copy_warm)
+
+    jobs = [cell for cell in notebook.cells if cell.source.startswith("%framework")]
+    assert len(jobs) == (12 if name == "frameworks" else 3)
+    for cold, first, again in zip(jobs[::3], jobs[1::3], jobs[2::3], strict=True):
+        for number, cell in ((1, first), (2, again)):
+            title = cell.outputs[0].data["text/plain"].splitlines()[0]
+            assert title.endswith(f", run {number}, warm: Succeeded")
+            if "%framework=tensorflow" not in cold.source:
+                assert _said(cell) == _said(cold)
+                continue
+            # Two workers train one model, and either may be faster.
+            shape = {re.sub(r"\d[\d,.]*", "N", line) for line in _said(cold)}
+            assert {re.sub(r"\d[\d,.]*", "N", line) for line in _said(cell)} == shape
+            last = [float(line.split()[-1]) for line in _said(cell) if "accuracy" in line]
+            assert max(last) > 0.8
+        assert _said(cold)
