@@ -20,7 +20,7 @@ from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import JOBS, Team, made, rules
 from tests.e2e.jobs.test_warm import EDITS, WARM, as_kernel, pods
-from tests.e2e.jobs.test_warm_training import census, here, leaves_nothing, times
+from tests.e2e.jobs.test_warm_training import census, here, holds_no_more, leaves_nothing, times
 from tests.helpers.first_lines import FirstLines, told
 from tests.helpers.jobs import Recorder
 
@@ -105,7 +105,10 @@ def test_edited_cells_in_many_replicas(
             for index in range(REPLICAS):
                 got = display.data(f"worker-{index}").decode().splitlines()
                 assert got == wanted(number)
+            if number == min(2, EDITS):
+                before = here()
         assert len(pods(team)) == REPLICAS
+        await holds_no_more(before, OPEN)
         figure(
             f"{REPLICAS} replicas, {EDITS} edited cells, {REPLICAS * LINES * EDITS} lines, each "
             f"once; the first cell {took[0]:.1f} s, later {times('cells', took[1:])}; "

@@ -153,6 +153,11 @@ async def leaves_nothing(
         await asyncio.to_thread(until, same, "the pods to have what they had", 60)
     finally:
         assert now == before
+    await holds_no_more(ours, more)
+
+
+async def holds_no_more(ours: tuple[int, int, int], more: int) -> None:
+    """Wait until this process has what it had; the arguments are those of leaves_nothing()."""
     for _ in range(100):
         if all(one <= other + more for one, other in zip(here(), ours, strict=True)):
             return
