@@ -1,5 +1,9 @@
 """Starts ciao's parts in each Python process of a replica, and the next ``sitecustomize``.
 
+Streams without buffers (``-u``) show half a line at once, but a line is several writes, and those
+of several processes get mixed. So a program that forks, as multiprocessing does, writes whole lines
+from its first fork on.
+
 This file runs in replicas as ``sitecustomize``: command, lines and tracebacks of the program stay
 as they are. The image may have a ``sitecustomize`` of its own, which is imported too. Standard
 library, from Python 3.8 on; what it imports is imported into every process of the program.
@@ -25,6 +29,7 @@ def start() -> None:
             finally:
                 sys.path.remove(here)
             part.start(here)
+    os.register_at_fork(before=_write_whole_lines)
     own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
     sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
     importlib.invalidate_caches()
@@ -36,6 +41,14 @@ def start() -> None:
     finally:
         # Python takes the module from there when this one has been run.
         sys.modules.setdefault("sitecustomize", own)
+
+
+def _write_whole_lines() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - contextlib would be imported into every process of the program
+            stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
+        except Exception:  # closed, or somebody has replaced it
+            pass
 
 
 if __name__ == "sitecustomize":

@@ -201,6 +201,9 @@ def run(ask: dict[str, Any]) -> None:
     os.environ.update(ask["variables"])
     folder = ask["folder"]
     os.chdir(folder)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):
+            stream.reconfigure(write_through=True)  # which this fork has ended (site_start.py)
     if ask["marked"]:
         _mark_lines()
     _renew_random_state()

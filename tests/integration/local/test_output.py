@@ -66,6 +66,32 @@ def test_both_streams_keep_their_order(jobs: Place) -> None:
     assert ended.display.data("worker-0").decode() == expected
 
 
+def test_lines_of_processes_that_a_program_forks_stay_whole(jobs: Place) -> None:
+    ended = jobs.run(
+        """
+        %framework=python
+        import multiprocessing, sys
+        def talk(name):
+            for number in range(500):
+                print(name, "says", number, "x" * 60)
+                print(name, "warns", number, "x" * 60, file=sys.stderr)
+        many = [multiprocessing.get_context("fork").Process(target=talk, args=(name,))
+                for name in ("one", "two")]
+        for process in many:
+            process.start()
+        talk("parent")
+        for process in many:
+            process.join()
+        """
+    )
+    lines = ended.log("worker-0").decode().splitlines()
+    for name in ("one", "two", "parent"):
+        for word in ("says", "warns"):
+            said = [line for line in lines if line.startswith(f"{name} {word} ")]
+            assert said == [f"{name} {word} {number} {'x' * 60}" for number in range(500)]
+    assert len(lines) == 3000
+
+
 def test_a_child_of_a_replica_writes_into_the_same_log(jobs: Place) -> None:
     ended = jobs.run(
         """

@@ -60,7 +60,8 @@ def test_an_edited_cell_runs_in_the_same_replicas(jobs: Place, kernel: Kernel) -
         jobs.write("data.txt", "one")
         program = (
             WHO + "import sys, helper\n"
-            "print(helper.word, open('data.txt').read(), sys.argv[1:], os.environ.get('N'))\n"
+            "print(helper.word, open('data.txt').read(), sys.argv[1:], end=' ')\n"
+            "print(os.environ.get('N'), sys.stdout.write_through)\n"  # half a line is shown at once, in a fork too
             "print(sorted(os.listdir('.')))\nopen('made.txt', 'w').close()\n"
         )
         more = "%files=data.txt\n"
@@ -79,10 +80,10 @@ def test_an_edited_cell_runs_in_the_same_replicas(jobs: Place, kernel: Kernel) -
         assert second.result.state is State.SUCCEEDED
         for name in ("worker-0", "worker-1"):
             lines = second.display.data(name).decode().splitlines()[1:]
-            assert lines[0] == "new two ['--epochs', '3'] 5"
+            assert lines[0] == "new two ['--epochs', '3'] 5 True"
             assert "'ciao_cell.py', 'data.txt', 'helper.py'" in lines[1]
             assert lines[2:] == ["edited"]
-            assert first.display.data(name).decode().splitlines()[1] == "old one [] None"
+            assert first.display.data(name).decode().splitlines()[1] == "old one [] None True"
         assert (Path(first.job.place) / "made.txt").exists(), "the files of each run are kept"
         assert "stay warm" in first.display.notices
         assert "stay warm" not in second.display.notices
