@@ -221,20 +221,22 @@ def test_the_role_has_the_rights_that_a_cell_asks_for(team: Team) -> None:
     assert left(team) == []
 
 
-@pytest.mark.parametrize("api", ["v1", "trainer", "job"])
-@pytest.mark.parametrize(
-    "header",
-    [
-        "%framework=tensorflow\n%ps=1\n%chief=1\n%worker=2\n%evaluator=1\n",
-        "%framework=pytorch\n%worker=2\n",
-        "%framework=pytorch\n%worker=2\n%runner=python\n",
-        "%framework=jax\n%worker=2\n",
-        "%framework=xgboost\n%worker=2\n",
-        "%framework=paddle\n%worker=2\n",
-        "%framework=python\n%worker=2\n",
-        "%framework=custom\n%worker=2\n%command=sh {cell}\n",
-    ],
+HEADERS = (
+    "%framework=tensorflow\n%ps=1\n%chief=1\n%worker=2\n%evaluator=1\n",
+    "%framework=pytorch\n%worker=2\n",
+    "%framework=pytorch\n%worker=2\n%runner=python\n",
+    "%framework=pytorch\n%worker=2\n%min=1\n%max=3\n",
+    "%framework=jax\n%worker=2\n",
+    "%framework=xgboost\n%worker=2\n",
+    "%framework=paddle\n%worker=2\n",
+    "%framework=mpi\n%worker=2\n%slots=2\n",
+    "%framework=python\n%worker=2\n",
+    "%framework=custom\n%worker=2\n%command=sh {cell}\n",
 )
+
+
+@pytest.mark.parametrize("api", ["v1", "trainer", "job"])
+@pytest.mark.parametrize("header", HEADERS)
 def test_the_server_would_accept_each_framework_in_each_api(
     team: Team, header: str, api: str
 ) -> None:
@@ -248,6 +250,11 @@ def test_the_server_would_accept_each_framework_in_each_api(
     else:
         assert ended.error is None, ended.error
     assert left(team) == []
+
+
+def test_each_framework_is_among_them() -> None:
+    names = {header.partition("\n")[0].partition("=")[2] for header in HEADERS}
+    assert names == set(Registry({}).table.names.frameworks)
 
 
 @pytest.mark.frameworks

@@ -61,7 +61,7 @@ def test_an_edited_cell_runs_in_the_same_replicas(jobs: Place, kernel: Kernel) -
         program = (
             WHO + "import sys, helper\n"
             "print(helper.word, open('data.txt').read(), sys.argv[1:], end=' ')\n"
-            "print(os.environ.get('N'), sys.stdout.write_through)\n"  # half a line is shown at once, in a fork too
+            "print(os.environ.get('N'), sys.stdout.write_through)\n"  # half a line is seen at once
             "print(sorted(os.listdir('.')))\nopen('made.txt', 'w').close()\n"
         )
         more = "%files=data.txt\n"
