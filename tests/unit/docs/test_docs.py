@@ -169,3 +169,10 @@ def test_texts_of_make_help_start_with_a_verb() -> None:
     assert set(verbs) == {
         "build", "measure", "open", "recreate", "remove", "run", "set", "show", "start", "stop",
     }  # fmt: skip
+
+
+def test_a_framework_is_one_file_of_less_than_sixty_lines() -> None:
+    """The page calls its code the complete plug-in, and an end-to-end test installs it."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?class LightGbm.*?)^```", page, re.M | re.S)
+    assert len(code.splitlines()) < 60
