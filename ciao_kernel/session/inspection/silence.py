@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -19,6 +20,8 @@ from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session.inspection import picture, query
+
+_log = logging.getLogger(__name__)
 
 _USUAL = 10
 """A silence is unusual if it is so many times longer than the longest one before."""
@@ -186,6 +189,7 @@ class SilenceWatch:
         known: list[list[ReplicaStacks]] = []
         pause = self._apart
         while not self._lines.is_set() and self._running:
+            _log.debug("%s is silent: its replicas are asked where they stand", self._job.name)
             try:
                 found = await query.ask(self._backend, self._job)
             except CiaoError as error:

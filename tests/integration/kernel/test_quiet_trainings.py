@@ -1,0 +1,119 @@
+"""Trainings that write no line while they validate: nobody takes them for jobs that hang.
+
+By hand, for an hour and with all frameworks side by side: ``CIAO_TEST_MINUTES=60 pytest -s
+tests/integration/kernel/test_quiet_trainings.py``. It writes the counts of each minute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.helpers import trainings
+from tests.helpers.kernels import Kernel, Place, Request
+
+MINUTES = float(os.environ.get("CIAO_TEST_MINUTES", "0"))
+SEED = int(os.environ.get("CIAO_TEST_SEED", "0")) or random.randrange(1, 10**6)
+SILENCE = 20
+"""Seconds: the setting. Half of it before its end the replicas are asked where they stand."""
+PAUSES = (12.0, 16.0)
+"""Seconds without a line: they are asked, and go on before the setting's end."""
+STEPS = 100 if MINUTES else 4
+LONGEST = 900.0
+"""Seconds of a job, on a busy machine."""
+ASKED = re.compile(r": ([a-z]+)(?:-\d+)? is silent: its replicas are asked")
+NOTICE = re.compile(r"no line for \d+|has not written a line")
+HANGS = (
+    "%framework=python\n%worker=1\nimport time\nprint('begins', flush=True)\ntime.sleep(10**6)\n"
+)
+
+
+@dataclass
+class Training:
+    """One framework's jobs in a kernel, one after another."""
+
+    name: str
+    kernel: Kernel
+    chance: random.Random
+    request: Request | None = None
+    began: float = 0.0
+    jobs: int = 0
+    seconds: float = 0.0
+    notices: list[str] = field(default_factory=list)
+
+    def go_on(self, *, again: bool) -> bool:
+        """Take what the kernel says, and start the next job; return whether one runs."""
+        if self.request is None and again:
+            pause = self.chance.uniform(*PAUSES)
+            self.request = self.kernel.execute(trainings.cell(self.name, STEPS, pause))
+            self.began = time.monotonic()
+        if self.request is None:
+            return False
+        self.kernel.take(0.02)
+        seconds = time.monotonic() - self.began
+        if not self.request.done:
+            assert seconds < LONGEST, self.request.text[-2000:]
+            return True
+        assert self.request.status == "ok", self.request.text[-2000:]
+        self.notices += [line for line in self.request.text.splitlines() if NOTICE.search(line)]
+        self.jobs, self.seconds = self.jobs + 1, self.seconds + seconds
+        self.request = None
+        self.kernel.requests.clear()
+        return again
+
+
+@pytest.mark.second("trials")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(60 * MINUTES + 2 * LONGEST)
+def test_a_training_that_validates_is_not_taken_for_one_that_hangs(
+    start_kernel: Callable[..., Kernel], place: Place, figure: Callable[[str], None]
+) -> None:
+    env = {"CIAO_SILENCE": str(SILENCE)}
+    found = [name for name, (module, _) in trainings.CELLS.items() if _is_installed(module)]
+    chances = (random.Random(SEED + number) for number in itertools.count())
+    all_ = [Training(name, start_kernel(env=env), next(chances)) for name in found]
+    began = told = time.monotonic()
+    while sum(one.go_on(again=_is_due(one, began)) for one in all_):
+        time.sleep(0.5)  # not busy: the trainings take what there is of this machine
+        if time.monotonic() > told + 60:
+            told = time.monotonic()
+            print(f"{time.strftime('%H:%M:%S')}  {_counts(all_, place)}", flush=True)
+    figure(f"{(time.monotonic() - began) / 60:.0f} minutes, seed {SEED}: {_counts(all_, place)}")
+    assert {one.name: one.notices for one in all_ if one.notices} == {}
+
+    # The same kernel names a job that does hang.
+    hangs = all_[-1].kernel.execute(HANGS)
+    all_[-1].kernel.wait(lambda: bool(NOTICE.search(hangs.text)), "the notice", LONGEST)
+    assert "worker-0  line 5" in hangs.text
+    all_[-1].kernel.interrupt()
+    all_[-1].kernel.finish(hangs)
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _is_due(one: Training, began: float) -> bool:
+    return not one.jobs or time.monotonic() < began + 60 * MINUTES
+
+
+def _counts(all_: list[Training], place: Place) -> str:
+    """The jobs of each framework, their time, and how often they were asked and told."""
+    asked: Counter[str] = Counter()
+    for file in sorted((place.storage / "log").glob("ciao.log*")):
+        asked.update(ASKED.findall(file.read_text()))
+    return "; ".join(
+        f"{one.name}: {one.jobs} jobs in {one.seconds / 60:.0f} min, "
+        f"asked {asked[one.name]} times, {len(one.notices)} notices"
+        for one in all_
+    )
