@@ -25,6 +25,7 @@ _WRAPPERS = frozenset(
 """Functions of decorators and the like, which say nothing about a call."""
 _HELPERS = ("/multiprocessing/resource_tracker.py", "/multiprocessing/forkserver.py")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
+_IMPORT = "<frozen importlib"
 _RUN = re.compile(r"^.*?/run-\d+/")
 _CELL = "ciao_cell.py"
 """The program of a run in warm replicas, below the folder of the run."""
@@ -73,12 +74,19 @@ def position(thread: ThreadStack) -> Position:
     below = thread.frames[: own[0]] if own else thread.frames
     if any(frame.file.endswith(_DEBUGGER) for frame in below):
         return Position(lines, _PROMPT)
-    below = below if own else below[:1]
-    if below and below[-1].file.startswith("<frozen importlib"):
+    if is_importing(thread):
         return Position(lines, "")  # the line itself says what it imports
+    below = below if own else below[:1]
     called = [frame.function for frame in reversed(below)]
     known = [name for name in called if name not in _WRAPPERS]
     return Position(lines, (known or called or [""])[0])
+
+
+def is_importing(thread: ThreadStack) -> bool:
+    """Return whether the innermost line of the program in a thread imports a module."""
+    own = next((at for at, frame in enumerate(thread.frames) if frame.own), None)
+    below = thread.frames[:1] if own is None else thread.frames[:own]
+    return bool(below) and below[-1].file.startswith(_IMPORT)
 
 
 def stands(replicas: Iterable[ReplicaStacks]) -> list[Stand]:
@@ -131,9 +139,18 @@ def answered(replicas: Iterable[ReplicaStacks]) -> bool:
 
 
 def same_place(before: Sequence[ReplicaStacks], after: Sequence[ReplicaStacks]) -> bool:
-    """Return whether each process stands at the same lines of the program as before."""
-    first, second = stands(before), stands(after)
-    return [(one.name, one.key) for one in first] == [(one.name, one.key) for one in second]
+    """Return whether each process stands at the same lines of the program as before.
+
+    One line may import for long; so of a thread that imports the whole stack must be the same.
+    """
+    return [_place_in_time(one) for one in stands(before)] == [
+        _place_in_time(one) for one in stands(after)
+    ]
+
+
+def _place_in_time(one: Stand) -> tuple[object, ...]:
+    imports = tuple(thread.frames for thread in one.threads if is_importing(thread))
+    return (one.name, one.key, imports)
 
 
 # ----------------------------------------------------------------------------- processes

@@ -183,6 +183,16 @@ def test_equal_places_and_others() -> None:
     assert not picture.answered([replica(0, process(answer=Answer.NONE))])
 
 
+def test_an_import_that_goes_on_is_not_the_same_place() -> None:
+    def importing(line: int) -> list[ReplicaStacks]:
+        frozen = Frame("<frozen importlib._bootstrap>", 1027, "_find_and_load")
+        deep = Frame(f"{TORCH}/deep.py", line, "<module>")
+        return [replica(0, process(thread(deep, frozen, own(4, text="import torch"))))]
+
+    assert picture.same_place(importing(3), importing(3))
+    assert not picture.same_place(importing(3), importing(4))
+
+
 def test_warm_replicas_wait_for_their_next_run_or_import_for_it() -> None:
     agent = thread(Frame("/ciao/ciao_warm_agent.py", 902, "loop"), Frame("a.py", 1, "<module>"))
     served = Frame("/ciao/ciao_warm_zygote.py", 60, "serve")
