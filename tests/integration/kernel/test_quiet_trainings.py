@@ -49,6 +49,7 @@ class Training:
     jobs: int = 0
     seconds: float = 0.0
     notices: list[str] = field(default_factory=list)
+    """What the cells have shown that had one."""
 
     def go_on(self, *, again: bool) -> bool:
         """Take what the kernel says, and start the next job; return whether one runs."""
@@ -64,7 +65,8 @@ class Training:
             assert seconds < LONGEST, self.request.text[-2000:]
             return True
         assert self.request.status == "ok", self.request.text[-2000:]
-        self.notices += [line for line in self.request.text.splitlines() if NOTICE.search(line)]
+        if NOTICE.search(self.request.text):
+            self.notices.append(self.request.text)
         self.jobs, self.seconds = self.jobs + 1, self.seconds + seconds
         self.request = None
         self.kernel.requests.clear()
@@ -87,9 +89,9 @@ def test_a_training_that_validates_is_not_taken_for_one_that_hangs(
         time.sleep(0.5)  # not busy: the trainings take what there is of this machine
         if time.monotonic() > told + 60:
             told = time.monotonic()
-            print(f"{time.strftime('%H:%M:%S')}  {_counts(all_, place)}", flush=True)
+            print(time.strftime("%H:%M:%S"), _counts(all_, place), *_notices(all_), flush=True)
     figure(f"{(time.monotonic() - began) / 60:.0f} minutes, seed {SEED}: {_counts(all_, place)}")
-    assert {one.name: one.notices for one in all_ if one.notices} == {}
+    assert not _notices(all_)
 
     # The same kernel names a job that does hang.
     hangs = all_[-1].kernel.execute(HANGS)
@@ -105,6 +107,11 @@ def _is_installed(module: str) -> bool:
 
 def _is_due(one: Training, began: float) -> bool:
     return not one.jobs or time.monotonic() < began + 60 * MINUTES
+
+
+def _notices(all_: list[Training]) -> list[str]:
+    return [text[max(0, NOTICE.search(text).start() - 500) :][:1500]  # type: ignore[union-attr]
+            for one in all_ for text in one.notices]  # fmt: skip
 
 
 def _counts(all_: list[Training], place: Place) -> str:
