@@ -16,7 +16,7 @@ from ciao_kernel.delivery.results import Results
 from ciao_kernel.display.plotting import read_curves, read_progress
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
-from ciao_kernel.model.progress import Done
+from ciao_kernel.model.progress import Done, best_known
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions
 from ciao_kernel.model.times import age
 from ciao_kernel.session.session import Session
@@ -160,10 +160,11 @@ class JobHandle:
     def progress(self) -> Done | None:
         """How far its training is, by the newest lines of its logs: share, time left, step, epoch.
 
-        None if the lines do not tell: neither a bar nor ``Epoch 2/5`` nor ``step 20/100``.
+        None if the lines do not tell: neither a bar nor ``Epoch 2/5`` nor ``step 20/100``; nor the
+        status of a TrainJob, to which a program can report by itself.
         """
         duration, logs = self.duration, self._read(self._job.replicas, LogOptions(tail=_NEWEST))
-        return read_progress(logs, duration)
+        return best_known(read_progress(logs, duration), self._known.status.told)
 
     @property
     def result(self) -> Results:

@@ -17,7 +17,7 @@ from ciao_kernel.display.plotting import progress_of
 from ciao_kernel.display.usage_cells import UsageCells
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
-from ciao_kernel.model.progress import Done
+from ciao_kernel.model.progress import Done, best_known
 from ciao_kernel.model.times import clock_time, span
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import short, visible
@@ -146,8 +146,9 @@ class Table:
         text = f"{self.job.name}{run}: {status.state if status else State.PENDING}"
         if status and status.message:
             text += f" ({status.message.rstrip('.')})"
-        if status and status.state is State.RUNNING and (done := self._progress.done()):
-            text += f"  {progress_text(done)}"
+        if status and status.state is State.RUNNING:
+            done = best_known(self._progress.done(), status.told)
+            text += f"  {progress_text(done)}" if done else ""
         return visible(text)
 
     def headings(self, *, fixed: bool = False) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far a training is, as its lines tell it."""
+"""How far a training is, as its lines tell it, or itself by the API of its job."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ class Done:
     epochs: int | None = None
     of_epoch: bool = False
     """The lines do not tell how many epochs there are: share and time are those of this one."""
+
+
+def best_known(lines: Done | None, told: Done | None) -> Done | None:
+    """Return how far a training is; None if that is unknown.
+
+    Args:
+        lines: As its lines tell it, with steps and epochs.
+        told: As it has told the API of its job.
+    """
+    return told if told is not None and (lines is None or lines.of_epoch) else lines

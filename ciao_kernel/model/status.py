@@ -6,6 +6,7 @@ import enum
 import signal
 from dataclasses import dataclass
 
+from ciao_kernel.model.progress import Done
 from ciao_kernel.model.replica import Replica
 
 
@@ -76,6 +77,8 @@ class Status:
     may end; lines of other replicas may follow."""
     tries: int = 1
     """Number of the job's try: 2 if the whole job was started again once."""
+    told: Done | None = None
+    """How far the training is, if its program tells the API of its job."""
 
     @property
     def over(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, queues
+from ciao_kernel.backends.kubernetes import apis, job_metadata, queues, trainer_progress
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
 from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, get, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
@@ -55,7 +55,8 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
     began = any(one.state is State.RUNNING for one in replicas) or (
         bool(replicas) and all(one.state.over for one in replicas)
     )
-    return Status(State.RUNNING if began else State.PENDING, replicas, _since(replicas))
+    state = State.RUNNING if began else State.PENDING
+    return Status(state, replicas, _since(replicas), told=trainer_progress.told(item))
 
 
 def is_deleted(item: Manifest) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from ciao_kernel.errors import ClusterFault, DirectiveError, JobFailed
 from ciao_kernel.model import Owner, Replica, State
+from ciao_kernel.model.progress import Done
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.faults.users import Rule
@@ -32,7 +33,7 @@ from tests.e2e.jobs.conftest import (
 from tests.e2e.jobs.test_indexed_jobs import RANKS, SLEEPS, meet
 from tests.e2e.jobs.test_rights import verbs
 from tests.e2e.jobs.test_verbs import TALK, TWO, ciao, start, wait_for
-from tests.helpers.jobs import Recorder
+from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = pytest.mark.second("operators")
 
@@ -108,6 +109,26 @@ def test_ranks_meet_at_the_master(team: Team) -> None:
     assert ended.error is None, ended.error
     assert ended.display.data("master-0") == b"rank 1 of 2\n"
     delete(team)
+
+
+def test_what_a_program_tells_trainer_is_known_to_the_cell(team: Team) -> None:
+    async def tell(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await display.until("here", replica="worker-0", patience=300)
+        assert display.job
+        told = {
+            "progressPercentage": 45,
+            "estimatedRemainingSeconds": 90,
+            "lastUpdatedTime": "2026-11-21T11:00:10Z",
+        }
+        patch = json.dumps({"status": {"trainerStatus": told}})
+        words = ("patch", "trainjobs", display.job.name, "--subresource=status", "--type=merge")
+        await asyncio.to_thread(team.namespace.kubectl, *words, "-p", patch)
+        await wait(lambda: display.status.told == Done(0.45, 90.0), 120)
+        work.cancel()
+
+    text = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
+    with pytest.raises(asyncio.CancelledError):
+        team.run("%api=trainer\n" + PLAIN + text, during=tell)
 
 
 def test_a_stopped_cell_leaves_nothing(team: Team) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ciao_kernel.backends.kubernetes import foreseen, job_status, template_holder
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.progress import Done
 
 PS, ZERO, ONE = Replica("ps", 0), Replica("worker", 0), Replica("worker", 1)
 REPLICAS = (PS, ZERO, ONE)
@@ -155,3 +156,28 @@ def test_the_runtime_of_somebody_else_holds_nothing_of_ciao() -> None:
     assert template_holder.path(job(), "team").endswith("/namespaces/team/trainingruntimes/mine-1")
     shared = job(runtimeRef={"kind": "ClusterTrainingRuntime", "name": "torch"})
     assert template_holder.path(shared, "team") == ""
+
+
+@pytest.mark.parametrize(
+    ("reported", "told"),
+    [
+        (None, None),
+        ("soon", None),
+        ({"estimatedRemainingSeconds": 90}, None),
+        ({"progressPercentage": 45, "estimatedRemainingSeconds": 90}, Done(0.45, 90.0)),
+        ({"progressPercentage": 0}, Done(0.0)),
+        ({"progressPercentage": 100, "estimatedRemainingSeconds": -1}, Done(1.0)),
+        ({"progressPercentage": 101}, None),
+        ({"progressPercentage": True}, None),
+        ({"progressPercentage": "45"}, None),
+    ],
+)
+def test_what_a_program_has_told_trainer(reported: Any, told: Done | None) -> None:
+    item = job()
+    if reported is not None:
+        item["status"]["trainerStatus"] = reported
+    seen = {one: ended(one, None) for one in REPLICAS}
+    now = job_status.of_job(MINE, item, seen)
+    assert (now.state, now.told) == (State.RUNNING, told)
+    item["status"]["conditions"] = job("Complete")["status"]["conditions"]
+    assert job_status.of_job(MINE, item, seen).told is None

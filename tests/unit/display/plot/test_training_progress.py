@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel.display.plotting import progress_of, read_progress
-from ciao_kernel.display.table import progress_text
-from ciao_kernel.model import Job, Output, Replica
-from ciao_kernel.model.progress import Done
+from ciao_kernel.display.table import Table, progress_text
+from ciao_kernel.model import Job, Output, Replica, State, Status
+from ciao_kernel.model.progress import Done, best_known
 
 RECORDED = Path(__file__).parent / "recorded"
 """Real output of real programs: seconds and text of each piece, one a line."""
@@ -155,3 +156,23 @@ def test_the_text_of_a_bar() -> None:
         "━━━━━─────── 45 % (epoch 3/5, step 25/100), ≈ 3m 20s left"
     )
     assert progress_text(Done(0.0, None, None, None, 1, 5)) == "──────────── 0 % (epoch 1/5)"
+
+
+def test_the_table_shows_what_the_job_has_told_where_its_lines_do_not() -> None:
+    table = Table(Job("mine", "fake", "python", (WORKER,), time.time()), clock=lambda: 1.0)
+    told = Status(State.RUNNING, (), told=Done(0.45, 90.0))
+    table.status = replace(told, told=None)
+    assert table.title() == "mine: Running"
+    table.status = told
+    assert table.title() == "mine: Running  ━━━━━─────── 45 %, ≈ 1m 30s left"
+    table.output(Output(WORKER, b"step 20/100\n", 1))
+    assert table.title() == "mine: Running  ━━────────── 20 % (step 20/100)"
+    table.status = replace(told, state=State.SUCCEEDED)
+    assert table.title() == "mine: Succeeded"
+
+
+def test_the_end_of_the_training_comes_before_that_of_an_epoch() -> None:
+    epoch, whole = Done(0.9, of_epoch=True), Done(0.2)
+    assert best_known(epoch, None) == epoch
+    assert best_known(epoch, whole) == whole
+    assert best_known(None, None) is None

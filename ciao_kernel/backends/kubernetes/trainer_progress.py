@@ -1,0 +1,36 @@
+"""How far the training of a TrainJob is, as its program has told Trainer.
+
+A program reports it to a server of Trainer, which writes it to ``status.trainerStatus``
+(https://github.com/kubeflow/trainer, KEP-2779, since 2.2 by the feature gate ``TrainJobStatus``).
+The Trainer of Hugging Face does so by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.model import Manifest
+from ciao_kernel.model.progress import Done
+
+_LONGEST = 10**9
+"""Seconds: what is longer is no estimate."""
+
+
+def told(item: Manifest) -> Done | None:
+    """Return how far the training of a job is; None if its object does not tell.
+
+    Args:
+        item: The job's object, of any kind.
+    """
+    share = _number(get(item, "status", "trainerStatus", "progressPercentage"), 100)
+    if share is None:
+        return None
+    left = _number(get(item, "status", "trainerStatus", "estimatedRemainingSeconds"), _LONGEST)
+    return Done(share / 100, left)
+
+
+def _number(value: Any, most: int) -> float | None:
+    """Return a number that is possible; None for anything else that an object may hold."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if fits and 0 <= value <= most else None
