@@ -37,6 +37,15 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def median_range(values: Sequence[float]) -> tuple[float, float]:
+    """The two values between which the median of more runs would lie, with a chance of 95 %."""
+    ordered = sorted(values)
+    half, spread = len(ordered) / 2, 0.98 * math.sqrt(len(ordered))  # of a binomial distribution
+    low = max(0, math.floor(half - spread))
+    high = min(len(ordered) - 1, math.ceil(half + spread) - 1)
+    return ordered[low], ordered[high]
+
+
 def number(value: float) -> str:
     """A figure with three digits, or all that stand before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
