@@ -22,6 +22,7 @@ NAMES = (
     "throughput",
     "plot_png",
     "profile",
+    "stacks",
     "warm",
     "local_usage",
     "cluster_command",

@@ -94,6 +94,21 @@ dist.barrier()
 """
 """Two ranks that do not call the same collectives."""
 
+SKIPS = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, value = dist.get_rank(), torch.ones(4)
+dist.all_reduce(value)
+print("begins", flush=True)
+if rank != 1:
+    dist.all_reduce(value)
+dist.barrier()
+print("never")
+"""
+"""A rank that leaves out an all_reduce of the others."""
+
 RECEIVE = """
 from mpi4py import MPI
 

@@ -13,6 +13,7 @@ from ciao_kernel.display import flame
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Profile
 from ciao_kernel.session.inspection import picture, profile, query
+from tests.cluster.faults import policies
 from tests.e2e.jobs.conftest import EXEC, Team, rules
 from tests.helpers import hangs
 from tests.helpers.jobs import Ended, Recorder, wait
@@ -100,3 +101,32 @@ def test_the_profile_of_a_pytorchjob_names_the_slow_rank(team: Team) -> None:
         found[0].remarks[0],
     )
     assert f"line {average} in average" in flame.text(found[0])
+
+
+@pytest.mark.second("operators")
+def test_threads_that_wait_for_each_other_in_a_restricted_namespace(team: Team) -> None:
+    team.namespace.label(policies.pod_security("restricted"))
+    team.user.allow(*rules(), *rules(EXEC))
+    header = "%framework=tensorflow\n%worker=2\n"
+    lend = hangs.line(hangs.LOCKS, "        with second:", header)
+    borrow = hangs.line(hangs.LOCKS, "        with first:", header)
+    wanted = (
+        r"worker-0, worker-1 +line \d+ → join +one\.join\(\)\n"
+        rf"    thread borrow +line {borrow} in borrow +with first:\n"
+        rf"    thread lend +line {lend} in lend +with second:"
+    )
+
+    async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        for one in ("worker-0", "worker-1"):
+            await display.until("begins", replica=one, patience=300)
+        assert display.job
+        backend = KubernetesBackend(team.settings())
+        text, until = "", time.monotonic() + 120
+        while not re.search(wanted, text):  # it may still print
+            assert time.monotonic() < until, text
+            text = picture.text(display.job, await query.ask(backend, display.job))
+        await backend.close()
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run(header + hangs.LOCKS, during=look)

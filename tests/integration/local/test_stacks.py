@@ -16,6 +16,7 @@ from tests.helpers import hangs
 from tests.helpers.jobs import Place, Recorder, cell, interrupted, wait
 
 PATIENCE = 300.0
+RANKS = ("master-0", "worker-0", "worker-1")
 Look = Callable[[Session, Job], Awaitable[str]]
 
 
@@ -135,6 +136,45 @@ def test_ranks_that_do_not_call_the_same_collectives(jobs: Place) -> None:
         wanted=rf"master-0 +line {reduces} → all_reduce \(in C\) .*\n"
         rf"  worker-0 +line ({odd}|{odd - 1}) → (recv|barrier) \(in C\)",
     )
+
+
+@pytest.mark.second("operators")
+@pytest.mark.alone
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_rank_that_leaves_out_a_collective_is_named_soon(
+    jobs: Place, figure: Callable[[str], None]
+) -> None:
+    """The cell shows it by itself, with the line, within 5 seconds after the setting's silence."""
+    header = "%framework=pytorch\n%master=1\n%worker=2\n"
+    # Without a line long before the first of the program: silences are compared with earlier ones.
+    header += "%envvar=TORCH_CPP_LOG_LEVEL=ERROR\n"
+    reduce = hangs.line(hangs.SKIPS, "    dist.all_reduce(value)", header)
+    barrier = hangs.line(hangs.SKIPS, "dist.barrier()", header)
+    silence, display = 10, Recorder()
+
+    async def main() -> float:
+        session = jobs.session(silence=float(silence))
+        work = asyncio.ensure_future(session.run(cell(header + hangs.SKIPS), display, jobs.folder))
+        await wait(lambda: work.done() or all(map(display.lines, RANKS)), PATIENCE)
+        began = asyncio.get_running_loop().time()
+        await wait(lambda: work.done() or "no line for" in display.notices, PATIENCE)
+        seconds = asyncio.get_running_loop().time() - began
+        await interrupted(work)
+        return seconds
+
+    seconds = asyncio.run(main())
+    text = display.notices
+    figure(f"named {seconds - silence:.1f} s after a silence of {silence} s")
+    assert re.search(
+        r"no line for .+; where .*\n"
+        rf"  master-0, worker-1 +line {reduce} → all_reduce \(in C\) .*\n"
+        rf"  worker-0 +line {barrier} → barrier \(in C\) .*\n"
+        r"worker-0 stands elsewhere than all others\.",
+        text,
+    ), text
+    assert seconds <= silence + 5
 
 
 @pytest.mark.second("operators")
