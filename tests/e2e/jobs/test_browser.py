@@ -83,6 +83,7 @@ def test_page_on_the_cluster(
 
 @pytest.mark.second("browser")
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_breakpoint_in_a_pod_is_a_box_in_the_page(
     team: Team,
     tmp_path: Path,
