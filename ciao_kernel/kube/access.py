@@ -73,14 +73,7 @@ class Access:
         """
         import aiohttp
 
-        try:
-            trust = self._trust()
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            why = getattr(error, "reason", None) or getattr(error, "strerror", None)
-            raise ClusterFault(
-                f"the certificates of {self.source} cannot be used: {why or type(error).__name__}.",
-                "Fetch a new kubeconfig: a certificate or its key is damaged.",
-            ) from None
+        trust = self.trust()
         # No limit: each replica has its own log stream. The environment is not trusted: a password
         # in ~/.netrc is not meant for an API server, and options() names the proxy.
         connector = aiohttp.TCPConnector(limit=0, ssl=trust)
@@ -88,8 +81,22 @@ class Access:
             connector=connector, read_bufsize=_BUFFER, trace_configs=[_no_redirects()]
         )
 
+    def trust(self) -> ssl.SSLContext:
+        """Create a TLS context, with the same rules as kubectl.
+
+        Raises:
+            ClusterFault: The certificates cannot be used.
+        """
+        try:
+            return self._trust()
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            why = getattr(error, "reason", None) or getattr(error, "strerror", None)
+            raise ClusterFault(
+                f"the certificates of {self.source} cannot be used: {why or type(error).__name__}.",
+                "Fetch a new kubeconfig: a certificate or its key is damaged.",
+            ) from None
+
     def _trust(self) -> ssl.SSLContext:
-        """Return the TLS context, with the same rules as kubectl."""
         authority = self.server.authority.decode("ascii", "replace").replace("\ufffd", "?")
         found = ssl.create_default_context(cadata=authority or None)
         # Python 3.13 requires extensions that the CA certificates of many clusters lack, and older

@@ -11,7 +11,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -20,6 +20,7 @@ from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.connections import Connections
+from ciao_kernel.kube.responses import Answer
 from ciao_kernel.kube.responses import Object as Object
 from ciao_kernel.kube.responses import refused as refused
 from ciao_kernel.kube.server_clock import ServerClock
@@ -245,45 +246,46 @@ class Client:
         uncertain: Callable[[], None] = lambda: None,
         awaits_webhooks: bool = True,
     ) -> Object:
-        import aiohttp
-
         began, patience = time.monotonic(), self.patience
         wait, renewed = _FIRST_WAIT, False
         while True:
-            timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
             again: float | None = None
             shown = self.access
             try:
-                async with self.request(method, path, query, body, kind, timeout) as answer:
-                    data = await responses.body(answer)
-                    if answer.status < 300:
-                        return responses.object_of(data, path)
-                    refusal = refused(answer.status, data, path)
-                    if answer.status == 401:
-                        if renewed:
-                            raise responses.credentials_rejected(refusal, self.access)
-                        renewed = True
-                        await self.renew(shown)
-                        continue
-                    if not responses.passes(refusal):
-                        if answer.status < 400 or responses.is_page(data):
-                            location = answer.headers.get("Location", "")
-                            raise responses.not_an_api_server(answer.status, data, path, location)
-                        raise refusal
-                    if not awaits_webhooks and responses.is_of_webhook(refusal):
-                        raise refusal
-                    if answer.status != 429:
-                        uncertain()  # a gateway may answer 504 although the request was done
-                    again = responses.pause(answer)
-                    fault: Exception = refusal
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                answer = await self._answer(method, path, query, body, kind)
+            except Exception as error:
+                if not responses.is_failure(error):
+                    raise
                 if responses.is_certificate_rejected(error, shown) and not renewed:
                     renewed = True
                     await self.renew(shown)
                     continue
                 uncertain()
+                fault: Exception
                 fault, worth = responses.away(error, self.access)
                 patience = min(self.patience, worth)
+            else:
+                if answer.status < 300:
+                    return responses.object_of(answer.data, path)
+                refusal = refused(answer.status, answer.data, path)
+                if answer.status == 401:
+                    if renewed:
+                        raise responses.credentials_rejected(refusal, self.access)
+                    renewed = True
+                    await self.renew(shown)
+                    continue
+                if not responses.passes(refusal):
+                    if answer.status < 400 or responses.is_page(answer.data):
+                        location = answer.headers.get("Location", "")
+                        status, data = answer.status, answer.data
+                        raise responses.not_an_api_server(status, data, path, location)
+                    raise refusal
+                if not awaits_webhooks and responses.is_of_webhook(refusal):
+                    raise refusal
+                if answer.status != 429:
+                    uncertain()  # a gateway may answer 504 although the request was done
+                again = responses.pause(answer)
+                fault = refusal
             self.retry_reason = str(fault)
             _log.info("%s %s is repeated: %s", method, path, fault)
             pause = again or wait * (0.5 + random.random())
@@ -291,6 +293,22 @@ class Client:
                 raise fault
             await asyncio.sleep(pause)
             wait = min(_LONGEST_WAIT, wait * 2)
+
+    async def _answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Object | None, kind: str
+    ) -> Answer:
+        """Send one request and read its answer to the end; the errors of :meth:`request`."""
+        light = await self.connections.light() if method == "GET" else None
+        if light is not None:
+            with self._noted(method, path, query) as note:
+                found = await light.get(path, query, _CONNECT, _ANSWER)
+                note(found.status, found.headers)
+            return found
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
+        async with self.request(method, path, query, body, kind, timeout) as answer:
+            return Answer(answer.status, answer.headers, await responses.body(answer))
 
     # -------------------------------------------------------------------------- streams
 
@@ -325,22 +343,37 @@ class Client:
             allow_redirects=False,  # only a proxy with a login page redirects, no API server does
             **self.access.options(),
         )
+        async with contextlib.AsyncExitStack() as stack:
+            with self._noted(method, path, query) as note:
+                try:
+                    answer = await stack.enter_async_context(exchange)
+                except ValueError as error:
+                    if isinstance(error, OSError):  # one of a certificate
+                        raise
+                    # It may quote a password.
+                    raise responses.away(error, self.access)[0] from None
+                note(answer.status, answer.headers)
+            yield answer
+
+    @contextlib.contextmanager
+    def _noted(
+        self, method: str, path: str, query: Mapping[str, str]
+    ) -> Iterator[Callable[[int, Mapping[str, str]], None]]:
+        """Log a request with its time, and take the server's clock from the answer's headers."""
         began, sent = time.monotonic(), time.time()
         shown = f"{path}?{urlencode(query)}" if query else path
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                answer = await stack.enter_async_context(exchange)
-            except Exception as error:
-                seconds = time.monotonic() - began
-                _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
-                if isinstance(error, ValueError) and not isinstance(error, OSError):
-                    # The error may quote a password. An OSError is one of a certificate.
-                    raise responses.away(error, self.access)[0] from None
-                raise
+
+        def note(status: int, headers: Mapping[str, str]) -> None:
             seconds = time.monotonic() - began
-            _log.debug("%s %s: %d in %.3f s", method, shown, answer.status, seconds)
-            self.clock.note(answer.headers.get("Date", ""), sent)
-            yield answer
+            _log.debug("%s %s: %d in %.3f s", method, shown, status, seconds)
+            self.clock.note(headers.get("Date", ""), sent)
+
+        try:
+            yield note
+        except Exception as error:
+            seconds = time.monotonic() - began
+            _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
+            raise
 
     async def renew(self, refused_one: Access | None = None) -> None:
         """Reload the credentials: a token expired, or a file was replaced.

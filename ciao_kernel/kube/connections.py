@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault
@@ -14,6 +14,8 @@ from ciao_kernel.kube.access import Access
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from ciao_kernel.kube.light_requests import LightRequests
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +26,8 @@ _FAILED = 5.0
 
 
 _RENEWAL = "renewing credentials"
+
+_Made = TypeVar("_Made")
 
 
 class Connections:
@@ -48,6 +52,9 @@ class Connections:
         self._reload = reload
         self._renewed = renewed
         self._pool: aiohttp.ClientSession | None = None
+        self._light: LightRequests | None = None
+        self._opened = False
+        """The pool was opened, so GETs need no other connections."""
         self._retired: list[tuple[float, aiohttp.ClientSession]] = []
         self._opening, self._renewing = asyncio.Lock(), asyncio.Lock()
         self._failed: tuple[float, Access, ClusterFault] | None = None
@@ -60,6 +67,7 @@ class Connections:
         if self._pool:
             pools.append(self._pool)
         self._pool, self._retired = None, []
+        self._drop_light()
         for pool in pools:
             await pool.close()
 
@@ -73,7 +81,33 @@ class Connections:
         async with self._opening:
             if self._pool is None:
                 self._pool = await self.open()
+                self._opened = True
+                self._drop_light()
             return self._pool
+
+    async def light(self) -> LightRequests | None:
+        """Return the way for GETs as long as nothing needed the pool; else None.
+
+        Raises:
+            ClusterFault: The certificates cannot be used.
+        """
+        if self._opened:
+            return None
+        from ciao_kernel.kube.light_requests import LightRequests
+
+        await self._renew_before_expiry()
+        if not LightRequests.suits(self.access):
+            return None
+        async with self._opening:
+            if self._light is None or self._light.access is not self.access:
+                self._drop_light()
+                self._light = await self._usable(LightRequests)
+            return self._light
+
+    def _drop_light(self) -> None:
+        if self._light is not None:
+            self._light.close()
+            self._light = None
 
     async def open(self) -> aiohttp.ClientSession:
         """Create a separate pool; the caller closes it.
@@ -84,13 +118,17 @@ class Connections:
             ClusterFault: The certificates cannot be used.
         """
         await self._renew_before_expiry()
+        return await self._usable(Access.connections)
+
+    async def _usable(self, make: Callable[[Access], _Made]) -> _Made:
+        """Make connections; if the certificates cannot be used, reload the credentials once."""
         shown = self.access
         try:
-            return shown.connections()
+            return make(shown)
         except ClusterFault:
             with log.ignored(_log, _RENEWAL, ClusterFault):  # the next line raises a clearer one
                 await self.renew(shown)
-            return self.access.connections()
+            return make(self.access)
 
     async def renew(self, refused: Access) -> None:
         """Reload the credentials: a token expired, or a file was replaced.

@@ -10,6 +10,9 @@ import os
 import re
 import socket
 import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import retry_after
@@ -19,6 +22,8 @@ from ciao_kernel.kube.webhooks import silent_webhook
 from ciao_kernel.redaction import mask, origin
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     import aiohttp
 
 Object = dict[str, Any]
@@ -48,6 +53,21 @@ class InvalidResponse(ValueError):
     """The answer cannot be understood. The text is ciao's own, and safe to show."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was read to its end.
+
+    Args:
+        status: The HTTP status.
+        headers: Its headers, whose names are found as this package writes them: ``Retry-After``.
+        data: Its body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
 async def body(answer: aiohttp.ClientResponse) -> bytes:
     """Read an answer to its end.
 
@@ -58,10 +78,35 @@ async def body(answer: aiohttp.ClientResponse) -> bytes:
     async for piece in answer.content.iter_any():
         data += piece
         if len(data) > _MOST:
-            raise ClusterFault(
-                f"{answer.url.path} answered with more than {_MOST >> 20} MiB.", PROXY_HINT
-            )
+            raise _too_large(answer.url.path)
     return bytes(data)
+
+
+def read(answer: HTTPResponse, path: str) -> bytes:
+    """Read an answer of ``http.client`` to its end; it may be compressed by gzip.
+
+    Raises:
+        ClusterFault: It is too large.
+        OSError, http.client.HTTPException: It is incomplete or damaged.
+    """
+    data = answer.read(_MOST + 1)
+    if answer.length and len(data) <= _MOST:  # what a read with a limit does not report
+        raise ConnectionError("the answer is cut off")
+    if answer.getheader("Content-Encoding", "").lower() == "gzip":
+        unpack = zlib.decompressobj(wbits=31)
+        try:
+            data = unpack.decompress(data, _MOST + 1)
+        except zlib.error:
+            raise ConnectionError("the answer is not gzip, as it says") from None
+        if not unpack.eof and len(data) <= _MOST:
+            raise ConnectionError("the answer is cut off")
+    if len(data) > _MOST:
+        raise _too_large(path)
+    return data
+
+
+def _too_large(path: str) -> ClusterFault:
+    return ClusterFault(f"{path} answered with more than {_MOST >> 20} MiB.", PROXY_HINT)
 
 
 def object_of(data: bytes, path: str) -> Object:
@@ -200,7 +245,7 @@ def is_uid_conflict(error: Refused) -> bool:
     return error.code == 409 and "Precondition failed: UID" in error.message
 
 
-def pause(answer: aiohttp.ClientResponse) -> float | None:
+def pause(answer: Answer) -> float | None:
     """Return the server's Retry-After in seconds, at most ten; None if it has none."""
     pause = retry_after.seconds(answer.headers)
     return None if pause is None else min(pause, _LONGEST_PAUSE)
@@ -213,6 +258,15 @@ def is_certificate_rejected(error: Exception, access: Access) -> bool:
         isinstance(one, ssl.SSLError) and _NO_SUCH_CERTIFICATE.search(str(one))
         for one in (error, error.__cause__)
     )
+
+
+def is_failure(error: Exception) -> bool:
+    """Return whether an error means that a request had no answer, or could not be sent."""
+    if isinstance(error, OSError | ValueError):
+        return True
+    import aiohttp
+
+    return isinstance(error, aiohttp.ClientError)
 
 
 def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:

@@ -29,6 +29,8 @@ _ELSEWHERE = 4.0
 _PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
 
 JobWithStatus = tuple[Job, Status]
+_Answer = list[Manifest] | BaseException
+"""The objects of one kind, or why they could not be listed."""
 
 
 class Lookup:
@@ -179,7 +181,6 @@ class Lookup:
     ) -> list[JobWithStatus]:
         namespace = "" if everywhere else target.namespace
         scope = f"/namespaces/{namespace}" if namespace else ""
-        kinds = await target.resources()
 
         async def of_kind(api: Api, plural: str) -> list[Manifest] | Refused:
             try:
@@ -196,12 +197,20 @@ class Lookup:
                 return await pages(target.client, at, next_try.SELECTOR)
             return []
 
-        waiting, pods, *answers = await asyncio.gather(
+        async def of_all_kinds() -> tuple[list[tuple[Api, str]], list[_Answer]]:
+            kinds = await target.resources()
+            asked = (of_kind(api, plural) for api, plural in kinds)
+            return kinds, list(await asyncio.gather(*asked, return_exceptions=True))
+
+        waiting, pods, jobs = await asyncio.gather(
             between_tries(),
             pages(target.client, f"/api/v1{scope}/pods", _PODS),
-            *(of_kind(api, plural) for api, plural in kinds),
+            of_all_kinds(),
             return_exceptions=True,
         )
+        if isinstance(jobs, BaseException):
+            raise jobs
+        kinds, answers = jobs
         for answer in (waiting, pods, *answers):
             if isinstance(answer, BaseException) and not _forbids(answer):
                 if isinstance(answer, Refused) and answer.code == 404:

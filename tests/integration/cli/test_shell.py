@@ -8,9 +8,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.helpers.api_server import ApiServer
 from tests.integration.cli.command import QUICK, User
 
 LOOKING = [
@@ -126,6 +128,11 @@ def test_a_list_of_jobs_imports_only_what_it_needs(ciao: User) -> None:
         "aiohttp",
         "ciao_kernel.session.tensorboard.board",
     }
+
+
+def test_a_list_of_a_clusters_jobs_needs_no_library_of_streams(ciao: User, tmp_path: Path) -> None:
+    with ApiServer(tmp_path) as server:
+        assert "aiohttp" not in imported(ciao, ["jobs"], KUBECONFIG=str(server.kubeconfig))
 
 
 @pytest.mark.parametrize("line", ["ciao ", "ciao run --framework ten", "ciao attach "])
