@@ -14,7 +14,6 @@ import gc
 import io
 import logging
 import os
-import platform
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -105,7 +104,8 @@ async def _execute(args: argparse.Namespace) -> int:
             return _fail(error, settings)
     log.write_to(settings.own_storage)
     if args.verb != "log":  # its own record would be the last line that it shows
-        _log.debug("ciao %s, Python %s: %s", __version__, platform.python_version(), args.verb)
+        version = sys.version.partition(" ")[0]
+        _log.debug("ciao %s, Python %s: %s", __version__, version, args.verb)
     json = getattr(args, "output", "") == "json"
     display = TerminalDisplay(settings, sys.stderr if json else sys.stdout)
     session = Session(

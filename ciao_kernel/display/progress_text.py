@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from ciao_kernel.model import Progress, Unit
 from ciao_kernel.model.times import span
 from ciao_kernel.visible_text import short, visible
@@ -28,6 +26,8 @@ def line_with_bar(event: Progress) -> str:
 
 def html(event: Progress) -> str:
     """Return the line of a step as HTML, with a bar if the whole amount is known."""
+    from html import escape  # not for a terminal: it imports the names of all characters
+
     bar = ""
     if _has_bar(event):
         part = _fraction(event)

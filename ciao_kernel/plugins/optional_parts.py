@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ciao_kernel.model import Job, JobSpec, Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
-from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.backend import Plan
+
+if TYPE_CHECKING:
+    from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
 
 
 @runtime_checkable
