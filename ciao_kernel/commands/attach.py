@@ -40,7 +40,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
     since, place, lines = moment(args.since), where(args), line_count(args.lines)
     name = args.name or await _last(caller.session, place)
-    _, job, _ = await caller.session.find(name, place)
+    backend, job, _ = await caller.session.find(name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
     following = caller.session.attach(
@@ -52,6 +52,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         folder=caller.folder,
         lines=lines,
         console=caller.console,
+        found=(backend, job),
     )
     return await reported(following, args, caller, job.name)
 

@@ -73,6 +73,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
                 since=since,
                 folder=caller.folder,
                 lines=ALL_LINES,
+                found=(backend, job),
             )
         return
     options = LogOptions(

@@ -371,6 +371,7 @@ class Session:
         folder: Path = Path(),
         lines: int | None = None,
         console: Console | None = None,
+        found: tuple[Backend, Job] | None = None,
     ) -> JobResult:
         """Follow an existing job from its first line; an interrupt leaves it running.
 
@@ -383,6 +384,7 @@ class Session:
             folder: The user's working folder, to find files that the job missed.
             lines: First and last lines of each replica to keep; None: as the job's header says.
             console: Where breakpoint() opens a prompt; None if nobody can answer.
+            found: The job and its backend, if the caller has just looked for them.
 
         Raises:
             NoSuchJob: No job has that name.
@@ -393,7 +395,7 @@ class Session:
         from ciao_kernel.session.following import Following
         from ciao_kernel.session.inspection.watchers import watchers
 
-        backend, job, _ = await self.find(name, where)
+        backend, job = found or (await self.find(name, where))[:2]
         self.preview = None
         shown = job if lines is None else replace(job, lines=lines)
         following = Following(

@@ -73,9 +73,10 @@ class Lookup:
         Raises:
             NoSuchJob: There is no job with this name.
         """
-        async for path, item in target.find(name, resource):
-            if job_metadata.is_ours(item):
-                return path, item
+        async with contextlib.aclosing(target.find(name, resource)) as found:
+            async for path, item in found:
+                if job_metadata.is_ours(item):
+                    return path, item
         # Its last try is deleted, and the next one does not exist yet.
         if record := await next_try.find(target.client, target.namespace, name):
             return record.path, record.last

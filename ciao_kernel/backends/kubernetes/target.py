@@ -63,6 +63,8 @@ class Target:
     ) -> AsyncGenerator[tuple[str, Manifest], None]:
         """Yield path and object of the jobs of a name: pods and services of all kinds share names.
 
+        All kinds are asked at once: one after the other, a distant server would take a second.
+
         Args:
             name: Name of the jobs.
             resource: The kind to search; "" means all kinds that this user may see.
@@ -73,18 +75,24 @@ class Target:
         closed: Refused | None = None
         seen = False
         known = [(apis.of_resource(resource), resource)] if resource else await self.resources()
-        for api, plural in known:
-            path = f"{api.at(self.namespace, plural)}/{name}"
-            try:
-                item = await self.client.find(path)
-            except Refused as error:
-                if error.code == 403 and not resource:
-                    closed = closed or error
-                    continue
-                raise
-            seen = True
-            if item:
-                yield path, item
+        paths = [f"{api.at(self.namespace, plural)}/{name}" for api, plural in known]
+        asked = [asyncio.ensure_future(self.client.find(path)) for path in paths]
+        try:
+            for path, answer in zip(paths, asked, strict=True):
+                try:
+                    item = await answer
+                except Refused as error:
+                    if error.code == 403 and not resource:
+                        closed = closed or error
+                        continue
+                    raise
+                seen = True
+                if item:
+                    yield path, item
+        finally:
+            for answer in asked:
+                answer.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
         if closed is not None and not seen:  # this user may see no kind at all
             raise Refused(
                 closed.message,

@@ -181,7 +181,9 @@ class TrainingProgress:
         now = self._clock()
         lines = event.data.rsplit(b"\n", _LINES + 1)
         before = lines.pop(0) if len(lines) > _LINES else b""
-        for match in list(_EPOCH.finditer(before))[-1:]:
+        # A regular expression that ignores case is slow, and most lines open no epoch.
+        opened = _EPOCH.finditer(before) if b"epoch" in before.lower() else ()
+        for match in list(opened)[-1:]:
             known.add(match[0].decode("utf-8", "replace"), now)
         for line in (*lines, event.tail):
             is_epoch = _EPOCH.search(line) is not None
