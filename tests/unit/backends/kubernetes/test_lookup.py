@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
-from ciao_kernel.backends.kubernetes.target import Targets
+from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import ClusterSpec, Job
@@ -117,3 +118,46 @@ def test_a_command_says_what_it_must(context: str, namespace: str, words: str) -
         return targets.options(context, namespace)
 
     assert asyncio.run(main()) == words
+
+
+class Kinds:
+    """Serves some kinds of the operator, and answers no request for a job before all have come."""
+
+    def __init__(self, answers: dict[str, dict[str, Any] | Refused]) -> None:
+        self.answers = answers
+        self.all_asked = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def known(self, path: str) -> dict[str, Any]:
+        served = list(self.answers) if path == apis.OPERATOR_V1.path else []
+        return {"resources": [{"name": name} for name in served]}
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        kind = path.split("/")[-2]
+        self.asked.append(kind)
+        if len(self.asked) == len(self.answers) + len(apis.JOB.plurals):
+            self.all_asked.set()
+        await self.all_asked.wait()
+        answer = self.answers.get(kind)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer or None
+
+
+async def found(kinds: Kinds) -> list[str]:
+    async with asyncio.timeout(60):
+        target = Target(kinds, "team")  # type: ignore[arg-type]
+        return [path async for path, _ in target.find("mnist")]
+
+
+def test_all_kinds_are_asked_for_a_name_at_once() -> None:
+    denied = Refused("no", code=403)
+    kinds = Kinds({"pytorchjobs": denied, "tfjobs": {"metadata": {"name": "mnist"}}})
+    at = "/apis/kubeflow.org/v1/namespaces/team/tfjobs/mnist"
+    assert asyncio.run(found(kinds)) == [at]
+
+
+def test_a_kind_that_cannot_be_asked_is_said() -> None:
+    kinds = Kinds({"pytorchjobs": Refused("etcd is away", code=500), "tfjobs": {}})
+    with pytest.raises(Refused, match="etcd is away"):
+        asyncio.run(found(kinds))
