@@ -64,6 +64,10 @@ lab: $(VENV)/.demo  ## open JupyterLab on the quickstart notebook
 # Some slices need programs whose build takes minutes.
 test: export BUILD = $(ALSO)
 test-all: export BUILD = $(or $(SLICES),all)
+# `check` runs the first tier of tests/unit, and there the same slices as the rest of the run.
+UNIT := first
+test: UNIT = first $(ALSO)
+test-all: UNIT = first $(or $(SLICES),rest)
 test: ready check  ## run lint, types, import contract and the tests of the first tier
 	@$(MAKE) --no-print-directory tests TIERS='first $(ALSO)'
 
@@ -120,7 +124,7 @@ e2e-alone:
 # The two halves run side by side. Each shows its output when it ends.
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> lint, types, import contract and docs, beside tests/unit'
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target static unit
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target static unit TIERS='$(UNIT)'
 
 static: docs
 	@echo '==> ruff format'

@@ -11,13 +11,13 @@ from pathlib import Path
 
 SLICES = {
     "rig": "the tests' own cluster: raising, lowering, its fault tools",
-    "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages",
+    "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages, long logs",
     "operators": "every job kind and framework, Kubeflow Trainer, the older training operator",
     "packages": "rare faults of packages, wheels and indexes",
     "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; packages beside ciao",
-    "docs": "the documentation's longer pages, notebooks; a hundred thousand hostile cells",
-    "builders": "s2i's own program, rare faults of builders and registries",
-    "faults": "rare faults of clusters, nodes, connections and kernels",
+    "docs": "the documentation's longer pages, notebooks; hostile cells and texts",
+    "builders": "s2i's own program, rare faults and refusals of builders and registries",
+    "faults": "rare faults of clusters, nodes, connections, kernels; rare states of jobs",
     "trials": "many jobs, interrupts and faults in a row, with their figures",
     "oldest": "the tests of kernel and Kubernetes on the oldest packages that ciao supports",
 }

@@ -464,22 +464,30 @@ def test_a_plain_cell_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not scan_job("%matplotlib inline\n!ls\n%cd ..\n" + text, TABLE)
 
 
+MEGABYTES = [
+    HEAD + "%args=" + "a" * 900_000 + "\nx",
+    HEAD + "%args=" + "; " * 400_000 + "\nx",
+    HEAD + "%follow=worker\n" * 20_000 + "x",
+    "%\n" * 60_000,
+    "x\n%worker=1\n" + '"\n' * 300_000,
+]
+MORE_MEGABYTES = [
+    HEAD + "%args=" + "'" * 900_001 + "\nx",
+    HEAD + "%args=" + '"\\' * 400_000 + "\nx",
+    HEAD + "%worker=1" + ";%worker=1" * 20_000 + "\nx",
+    HEAD + "%envvar=A=1\n" * 20_000 + "x",
+    HEAD + "(" * 900_000,
+    HEAD + "-" * 900_000 + "1",
+    "\r" * 100_000,
+    "x\n%worker=1\n" + 'f"' + "{x:" * 200_000,
+]
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        HEAD + "%args=" + "a" * 900_000 + "\nx",
-        HEAD + "%args=" + "'" * 900_001 + "\nx",
-        HEAD + "%args=" + '"\\' * 400_000 + "\nx",
-        HEAD + "%args=" + "; " * 400_000 + "\nx",
-        HEAD + "%worker=1" + ";%worker=1" * 20_000 + "\nx",
-        HEAD + "%envvar=A=1\n" * 20_000 + "x",
-        HEAD + "%follow=worker\n" * 20_000 + "x",
-        HEAD + "(" * 900_000,
-        HEAD + "-" * 900_000 + "1",
-        "%\n" * 60_000,
-        "\r" * 100_000,
-        "x\n%worker=1\n" + '"\n' * 300_000,
-        "x\n%worker=1\n" + 'f"' + "{x:" * 200_000,
+        *MEGABYTES,
+        *(pytest.param(text, marks=pytest.mark.second("docs")) for text in MORE_MEGABYTES),
     ],
     ids=lambda text: ascii(text[-12:]),
 )

@@ -1420,31 +1420,29 @@ def test_the_lines_that_an_error_repeats_are_found_in_any_log() -> None:
     assert error.repeats == {replica("worker-0"): dict(zip((4, 3, 2), lines[3:6], strict=True))}
 
 
+REPEATED = [
+    *(" ", "a.", "\x1b[", "x; No such file ", "[rank1]: ", "a.py:1", "\n"),
+    *("Traceback (most recent call last):\n", "Traceback (most recent call last):\nE: x\n"),
+    f"{NO_APEX}\n",
+    VICTIM.format("E: x") + "\nDuring handling of the above exception, another exception "
+    "occurred:\n\n",
+]
+"""A part of each kind of line, repeated."""
+MORE_REPEATED = [
+    *("a", "a<locals>.", "\x1b]", "\x1b]8;", "| ", "'", "\r", "\t"),
+    *("[rank", "1", "1/", "[a1", "Traceback (most recent call last):"),
+    "xTraceback (most recent call last):\n",
+    *("[rank1]: Traceback (most recent call last):\n", " \n", "a\n", "| \n"),
+    *("  + Exception Group Traceback (most recent call last):\n", "+ Exception Group "),
+    *("I1121 torch/distributed", "I1121 x.cc:1", "a:1:1 [1] ", NO_APEX),
+]
+
+
 @pytest.mark.parametrize(
     "unit",
     [
-        *(
-            " ",
-            "a",
-            "a.",
-            "a<locals>.",
-            "\x1b[",
-            "\x1b]",
-            "\x1b]8;",
-            "| ",
-            "'",
-            "\r",
-            "\t",
-            "x; No such file ",
-        ),
-        *("[rank1]: ", "[rank", "1", "1/", "a.py:1", "[a1", "Traceback (most recent call last):"),
-        *("Traceback (most recent call last):\n", "xTraceback (most recent call last):\n"),
-        *("[rank1]: Traceback (most recent call last):\n", "\n", " \n", "a\n", "| \n"),
-        *("  + Exception Group Traceback (most recent call last):\n", "+ Exception Group "),
-        "Traceback (most recent call last):\nE: x\n",
-        *("I1121 torch/distributed", "I1121 x.cc:1", "a:1:1 [1] ", f"{NO_APEX}\n", NO_APEX),
-        VICTIM.format("E: x") + "\nDuring handling of the above exception, another exception "
-        "occurred:\n\n",
+        *REPEATED,
+        *(pytest.param(unit, marks=pytest.mark.second("docs")) for unit in MORE_REPEATED),
     ],
 )
 def test_the_work_grows_as_the_log_does(unit: str) -> None:
