@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.errors import JobFailed
+from ciao_kernel.errors import DirectiveError, JobFailed
 from tests.cluster.namespace import Namespace
-from tests.e2e.jobs.conftest import JOBS, ROLE, made, rules
+from tests.cluster.waiting import until
+from tests.e2e.jobs.conftest import JOBS, RBAC, ROLE, made, rules
 
 WRITES = """
 import os
@@ -47,3 +48,31 @@ def test_what_a_job_writes_to_a_claim_the_next_one_reads(
     assert read.display.data("worker-0") == b"['worker-0.txt', 'worker-1.txt'] worker-1\n"
     assert isinstance(refused.error, JobFailed)
     assert b"Read-only file system" in refused.display.data("worker-0")
+
+
+@pytest.mark.second("operators")
+def test_claims_that_cannot_be_used_are_told_before_a_job_exists(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, [*rules(), *rules(RBAC / "volume-role.yaml")])
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "no-such-class"}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "slow"}}
+    resources = {"requests": {"storage": "1Gi"}}
+    namespace.create_objects({**claim, "spec": {**spec, "resources": resources}})
+    until(lambda: _said(namespace, "ProvisioningFailed"), "the cluster to tell why", 60)
+    header = "%framework=tensorflow\n%worker=2\n%detach\n"
+
+    missing = team.run(f"{header}%volume=nosuch:data\nprint()\n")
+    assert isinstance(missing.error, DirectiveError)
+    assert f"there is no claim nosuch in the namespace {namespace.name}." in missing.error.message
+    assert team.left() == []
+
+    waits = team.run(f"{header}%volume=slow:data\nprint()\n")
+    assert waits.error is None, waits.error
+    said = waits.display.notices
+    assert "the claim slow has no disk yet, and the replicas wait for it: Provision" in said
+    assert "the claim slow can be used on one node at a time (ReadWriteOnce)" in said
+
+
+def _said(namespace: Namespace, reason: str) -> bool:
+    return any(one.get("reason") == reason for one in namespace.get("events")["items"])
