@@ -201,9 +201,10 @@ def run(ask: dict[str, Any]) -> None:
     os.environ.update(ask["variables"])
     folder = ask["folder"]
     os.chdir(folder)
+    # Half a line is shown at once, as before the fork to this process (site_start.py).
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):
-            stream.reconfigure(write_through=True)  # which this fork has ended (site_start.py)
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if ask["marked"]:
         _mark_lines()
     _renew_random_state()
