@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -104,29 +105,35 @@ def test_the_profile_of_a_pytorchjob_names_the_slow_rank(team: Team) -> None:
 
 
 @pytest.mark.second("operators")
-def test_threads_that_wait_for_each_other_in_a_restricted_namespace(team: Team) -> None:
+def test_threads_that_wait_for_each_other_in_a_restricted_namespace(
+    team: Team, figure: Callable[[str], None]
+) -> None:
     team.namespace.label(policies.pod_security("restricted"))
     team.user.allow(*rules(), *rules(EXEC))
-    header = "%framework=tensorflow\n%worker=2\n"
+    header = "%framework=tensorflow\n%worker=8\n"
     lend = hangs.line(hangs.LOCKS, "        with second:", header)
     borrow = hangs.line(hangs.LOCKS, "        with first:", header)
     wanted = (
-        r"worker-0, worker-1 +line \d+ → join +one\.join\(\)\n"
+        r"worker-0, worker-1, worker-2, worker-3 and 4 more +line \d+ → join +one\.join\(\)\n"
         rf"    thread borrow +line {borrow} in borrow +with first:\n"
         rf"    thread lend +line {lend} in lend +with second:"
     )
+    took: list[float] = []
 
     async def look(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        for one in ("worker-0", "worker-1"):
-            await display.until("begins", replica=one, patience=300)
+        for number in range(8):
+            await display.until("begins", replica=f"worker-{number}", patience=300)
         assert display.job
         backend = KubernetesBackend(team.settings())
         text, until = "", time.monotonic() + 120
-        while not re.search(wanted, text):  # it may still print
+        while not re.search(wanted, text):  # they may still print
             assert time.monotonic() < until, text
+            began = time.monotonic()
             text = picture.text(display.job, await query.ask(backend, display.job))
+            took.append(time.monotonic() - began)
         await backend.close()
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         team.run(header + hangs.LOCKS, during=look)
+    figure(f"8 replicas asked in {took[-1]:.2f} s")

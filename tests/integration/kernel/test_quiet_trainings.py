@@ -27,8 +27,8 @@ SILENCE = 20
 """Seconds: the setting. Half of it before its end the replicas are asked where they stand."""
 PAUSES = (12.0, 16.0)
 """Seconds without a line: they are asked, and go on before the setting's end."""
-STEPS = 100 if MINUTES else 4
-LONGEST = 900.0
+STEPS = 40 if MINUTES else 4
+LONGEST = 3600.0
 """Seconds of a job, on a busy machine."""
 ASKED = re.compile(r": ([a-z]+)(?:-\d+)? is silent: its replicas are asked")
 NOTICE = re.compile(r"no line for \d+|has not written a line")
@@ -76,7 +76,7 @@ class Training:
 @pytest.mark.second("trials")
 @pytest.mark.frameworks
 @pytest.mark.slow
-@pytest.mark.timeout(60 * MINUTES + 2 * LONGEST)
+@pytest.mark.timeout(60 * MINUTES + LONGEST)
 def test_a_training_that_validates_is_not_taken_for_one_that_hangs(
     start_kernel: Callable[..., Kernel], place: Place, figure: Callable[[str], None]
 ) -> None:
