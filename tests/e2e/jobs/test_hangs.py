@@ -105,10 +105,12 @@ def test_the_profile_of_a_pytorchjob_names_the_slow_rank(team: Team) -> None:
 
 
 @pytest.mark.second("operators")
+@pytest.mark.timeout(900)
 def test_threads_that_wait_for_each_other_in_a_restricted_namespace(
     team: Team, figure: Callable[[str], None]
 ) -> None:
     team.namespace.label(policies.pod_security("restricted"))
+    team.images["tensorflow"] = team.namespace.cluster.image("s2i-python")  # its user is not root
     team.user.allow(*rules(), *rules(EXEC))
     header = "%framework=tensorflow\n%worker=8\n"
     lend = hangs.line(hangs.LOCKS, "        with second:", header)
