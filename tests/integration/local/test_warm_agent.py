@@ -295,6 +295,17 @@ def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -
     raise AssertionError("never learned")
 
 
+@pytest.mark.second("faults")
+def test_generators_that_an_import_has_made_are_renewed_in_each_run(tmp_path: Path) -> None:
+    replica = Replica(tmp_path, preload=["numpy"])
+    program = "import sys; print(sys.modules['numpy'].random.random(), end='')"
+    numbers = {replica.run(program)[1] for _ in range(3)}
+    replica.process.terminate()
+    replica.process.wait()
+    assert len(numbers) == 3
+    assert all(0 <= float(one) < 1 for one in numbers)
+
+
 def test_a_zygote_has_another_name_than_its_forks(replica: Replica) -> None:
     _, text = replica.run("import os; print(open('/proc/self/comm').read(), os.getppid())")
     name, zygote = text.split()
