@@ -15,7 +15,7 @@ from ciao_kernel.session.warm.pool import WarmPool
 from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
-from tests.e2e.jobs.test_kernel import environment
+from tests.e2e.jobs.test_kernel import ciao, environment
 from tests.e2e.jobs.test_warm import WARM, as_kernel, ended
 from tests.helpers.colors import uncolored
 from tests.helpers.jobs import Recorder
@@ -150,3 +150,31 @@ def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
         "the warm replicas of sleeps have ended, because they heard nothing of this kernel for too "
         "long; new ones start"
     ) in again.text
+
+
+@pytest.mark.parametrize("policy", ["leave", "delete"])
+def test_the_end_of_a_kernel_in_a_run_follows_its_setting(
+    team: Team, start_kernel: Callable[..., Any], policy: str
+) -> None:
+    kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": policy})
+    cell = kernel.execute(HEAD + "%name=ends\n" + SAYS.format(100_000, 0.2))
+    kernel.wait_text(cell, "line 3\n")
+    process = kernel.process
+    kernel.shutdown()
+    process.wait(60)
+
+    def said() -> int:
+        return ciao(team, "logs", "ends", "--run", "1", "--replica", "worker-1").count("line ")
+
+    if policy == "leave":
+        before = said()
+        assert before > 3
+        until(lambda: said() > before + 10, "the run to go on", 60)
+        ciao(team, "delete", "ends")
+    until(lambda: not running(team), "the replicas to end", 120)
+
+
+def running(team: Team) -> list[str]:
+    """Return the pods that run."""
+    pods = team.namespace.get("pods")["items"]
+    return [one["metadata"]["name"] for one in pods if one["status"]["phase"] == "Running"]
