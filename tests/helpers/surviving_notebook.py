@@ -12,6 +12,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from tests.helpers import tensorboard
+from tests.helpers.colors import uncolored
 from tests.helpers.jobs import wait
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -19,7 +20,6 @@ NAME = "surviving.ipynb"
 JOB, REPLICA = "line", "worker-0"
 """The job that trains, and its replica."""
 EPOCHS = 40
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(rf"TensorBoard of {JOB}: (http://127\.0\.0\.1:\d+/)")
 _EPOCH = re.compile(r"epoch (\d+) loss ([\d.]+)")
 
@@ -95,7 +95,7 @@ def _results(cell: nbformat.NotebookNode) -> None:
 
 
 def _text(cell: nbformat.NotebookNode) -> str:
-    return _ANSI.sub("", "".join(out.text for out in cell.outputs if out.output_type == "stream"))
+    return uncolored("".join(out.text for out in cell.outputs if out.output_type == "stream"))
 
 
 def _address(cell: nbformat.NotebookNode) -> str:
