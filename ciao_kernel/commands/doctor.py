@@ -27,8 +27,8 @@ from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 from ciao_kernel.visible_text import visible
 
 _NEEDED = (
-    "PyYAML", "aiohttp", "argcomplete", "ipykernel", "jupyter_client", "kubernetes",
-    "packaging", "psutil", "requests", "rich", "tomlkit",
+    "PyYAML", "aiohappyeyeballs", "aiohttp", "argcomplete", "ipykernel", "jupyter_client",
+    "kubernetes", "packaging", "psutil", "requests", "rich", "tomlkit",
 )  # fmt: skip
 _REACHABLE = (
     "every machine that can reach this one can reach the ports of TensorFlow and torchrun in jobs "

@@ -31,6 +31,8 @@ _MOST = 4
 """Connections: a handshake takes longer than a few short answers."""
 _NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+_WRITTEN = "/%:@!$&'()*+,;=~"
+"""What stays as it is in the path of a server's address."""
 _RESTS = 5.0
 """Seconds for which a connection without a request is kept; a server may close it later."""
 
@@ -54,8 +56,15 @@ class LightRequests:
 
     @staticmethod
     def suits(access: Access) -> bool:
-        """Return whether a server can be reached this way: directly, and without a login."""
-        return not access.server.proxy() and "@" not in urlsplit(access.server.address).netloc
+        """Return whether a server can be reached this way.
+
+        Not by a proxy, with a login in the address, a zone of IPv6, or a dot at the host's end,
+        which its certificate does not have: aiohttp knows all that.
+        """
+        parts = urlsplit(access.server.address)
+        host = parts.hostname or ""
+        plain = not host.endswith(".") and "%" not in host and "@" not in parts.netloc
+        return plain and not access.server.proxy()
 
     async def get(
         self, path: str, query: Mapping[str, str], connect: float, answer: float
@@ -73,36 +82,51 @@ class LightRequests:
             ClusterFault: The answer is too large.
         """
         parts = urlsplit(self.access.server.address)
-        target = quote(parts.path + path) + (f"?{urlencode(query)}" if query else "")
+        query_text = f"?{urlencode(query)}" if query else ""
+        target = quote(parts.path, safe=_WRITTEN) + quote(path) + query_text
         headers = [
             *self.access.identity.headers(),
             ("Accept", "application/json"),
             ("User-Agent", "ciao-kernel"),
         ]
-        async with self._turns, asyncio.timeout(answer):
-            connection = self._rested()
-            if connection is None:
-                async with asyncio.timeout(connect):
-                    opened = await _open(parts.scheme, parts.hostname, parts.port)
-                connection = _Connection(
-                    opened, parts.netloc, self._trust if parts.scheme == "https" else None,
-                    self.access.server.name or parts.hostname or "", answer,
-                )  # fmt: skip
-            exchange = functools.partial(connection.exchange, target, headers, path)
-            try:
-                found = await in_thread(exchange)
-            except BaseException:
-                connection.abort()
-                raise
-            if connection.sock is not None:
-                self._idle.append((time.monotonic(), connection))
-            if self._closed:
-                self.close()
-            return found
+        # The wait for a turn counts: a server that takes connections and says nothing is told soon.
+        async with asyncio.timeout(answer), self._turns:
+            rested = self._rested()
+            if rested is not None:
+                try:
+                    return await self._exchange(rested, target, headers, path)
+                except OSError as error:
+                    if isinstance(error, TimeoutError):
+                        raise
+                    self._drop_idle()  # the server has closed it, and the others probably too
+            opened = await _open(parts.scheme, parts.hostname, parts.port, connect)
+            connection = _Connection(
+                opened, parts.netloc, self._trust if parts.scheme == "https" else None,
+                self.access.server.name or parts.hostname or "", answer,
+            )  # fmt: skip
+            return await self._exchange(connection, target, headers, path)
+
+    async def _exchange(
+        self, connection: _Connection, target: str, headers: list[tuple[str, str]], path: str
+    ) -> Answer:
+        exchange = functools.partial(connection.exchange, target, headers, path)
+        try:
+            found = await in_thread(exchange)
+        except BaseException:
+            connection.abort()
+            raise
+        if connection.sock is not None:
+            self._idle.append((time.monotonic(), connection))
+        if self._closed:
+            self._drop_idle()
+        return found
 
     def close(self) -> None:
         """Close the connections; those with a request are closed when it ends."""
         self._closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
 
@@ -116,15 +140,19 @@ class LightRequests:
         return None
 
 
-async def _open(scheme: str, host: str | None, port: int | None) -> socket.socket:
-    """Open a connection to the first address of a host that answers."""
+async def _open(scheme: str, host: str | None, port: int | None, connect: float) -> socket.socket:
+    """Open a connection to the first address of a host that answers.
+
+    The limit is that of the connection alone: a name server may take longer.
+    """
     if scheme not in ("http", "https") or not host:
         raise ValueError("the address is none of HTTP")
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
         host, port or (443 if scheme == "https" else 80), type=socket.SOCK_STREAM
     )
-    return await start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS)
+    async with asyncio.timeout(connect):
+        return await start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS)
 
 
 class _Connection(HTTPConnection):
@@ -152,9 +180,13 @@ class _Connection(HTTPConnection):
         self._trust, self._named, self._name = trust, host, name
         opened.settimeout(seconds)
         self.sock: socket.socket | None = opened
+        self._socket = opened
+        """http.client forgets its own while it reads an answer after which the server closes."""
+        self._aborted, self._over = False, False
 
     def exchange(self, target: str, headers: list[tuple[str, str]], path: str) -> Answer:
         """Send a GET and read its answer, in a thread; after an error the connection is closed."""
+        self._over = False
         try:
             self._shake_hands()
             self.putrequest("GET", target, skip_host=True, skip_accept_encoding=True)
@@ -172,6 +204,10 @@ class _Connection(HTTPConnection):
                 raise
             cut = isinstance(error, IncompleteRead)
             raise ConnectionError(f"the answer is {'cut off' if cut else 'not HTTP'}") from None
+        finally:
+            self._over = True
+            if self._aborted:
+                self.close()
 
     def _shake_hands(self) -> None:
         if self._trust is None or self.sock is None or isinstance(self.sock, ssl.SSLSocket):
@@ -179,12 +215,16 @@ class _Connection(HTTPConnection):
         secure = self._trust.wrap_socket(
             self.sock, server_hostname=self._name, do_handshake_on_connect=False
         )
-        self.sock = secure  # from now on it can be shut down
+        self.sock = self._socket = secure  # from now on it can be shut down
+        if self._aborted:
+            raise ConnectionError("nobody waits for the answer any more")
         secure.do_handshake()
 
     def abort(self) -> None:
         """End the exchange of another thread, which then closes the connection."""
-        if (sock := self.sock) is not None:
-            with contextlib.suppress(OSError):
-                # Not SSLSocket.shutdown, which would change an object that the thread uses.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        self._aborted = True
+        with contextlib.suppress(OSError):
+            # Not SSLSocket.shutdown, which would change an object that the thread uses.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        if self._over:
+            self.close()

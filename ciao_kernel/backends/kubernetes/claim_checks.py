@@ -49,7 +49,10 @@ async def check(
     for (claim, (directive, writes)), item in zip(used.items(), found, strict=True):
         if item is not None:
             _check_state(item, claim, directive, target)
-            said += [await _why_pending(item, claim, target), _one_node(item, claim, spec, writes)]
+            said += [
+                await _why_pending(item, claim, target),
+                _one_node(item, claim, directive, spec, writes),
+            ]
     return tuple(text for text in said if text)
 
 
@@ -116,7 +119,7 @@ async def _why_pending(item: Object, claim: str, target: Target) -> str:
     return f"the claim {claim} has no disk yet, and the replicas wait for it: {words}."
 
 
-def _one_node(item: Object, claim: str, spec: JobSpec, writes: bool) -> str:
+def _one_node(item: Object, claim: str, directive: str, spec: JobSpec, writes: bool) -> str:
     """Return that replicas on several nodes cannot share a claim; "" if they can.
 
     Raises:
@@ -133,7 +136,7 @@ def _one_node(item: Object, claim: str, spec: JobSpec, writes: bool) -> str:
             f"the claim {claim} is for one pod at a time (ReadWriteOncePod), and the job has "
             "several replicas.",
             "Name a claim with the access mode ReadWriteMany, or let the job have one replica.",
-            directive="volume",
+            directive=directive,
         )
     return (
         f"the claim {claim} can be used on one node at a time ({', '.join(sorted(modes))}): if the "

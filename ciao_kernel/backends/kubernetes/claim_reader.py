@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -83,8 +84,8 @@ class ClaimReader:
         self._tell, self._patience = tell, patience
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._made: Object | None = None
-        self._failure: BackendError | None = None
-        """Why no pod starts: the files of other replicas are not waited for once more."""
+        self._failure: tuple[float, BackendError] | None = None
+        """When and why no pod started: replicas that end meanwhile do not all wait for one."""
         self._room = asyncio.Lock()
 
     async def execute(
@@ -108,8 +109,8 @@ class ClaimReader:
             BackendError: The pod is refused for good, or does not start.
         """
         async with self._room:
-            if self._failure is not None:
-                raise self._failure
+            if self._failure and time.monotonic() - self._failure[0] < self._patience.again:
+                raise self._failure[1]
             if self._made is None or not await self._runs(self._made):
                 await self._remove()
                 self._made = await self._start(await model(), owner)
@@ -145,7 +146,7 @@ class ClaimReader:
         except BackendError as error:
             await self._remove()
             if not isinstance(error, (ClusterFault, Refused)):
-                self._failure = error
+                self._failure = time.monotonic(), error
             raise
 
     async def _remove(self) -> None:

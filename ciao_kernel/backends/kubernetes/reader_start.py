@@ -44,6 +44,8 @@ class Patience:
     """Until the reason of the wait is told."""
     hopeless: float = 30.0
     """For an image that cannot be pulled: a registry may come back."""
+    again: float = 60.0
+    """Until a pod is made again after one that did not start: a node may have room by then."""
     look: float = 0.3
     """Between two looks."""
 

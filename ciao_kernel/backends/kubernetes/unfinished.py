@@ -9,6 +9,7 @@ Only what the same user has submitted, and what is older than any submission tak
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 
@@ -100,16 +101,17 @@ async def _claimed(target: Target, item: Manifest) -> bool:
     """Make the job of a source its owner; return False if there is no such job."""
     meta, run = item["metadata"], job_metadata.run(item)
     name = status.get(meta, "labels", job_metadata.JOB)
-    async for _, job in target.find(str(name)):
-        if run and job_metadata.run(job) == run:
-            path = f"{_config_maps(target)}/{meta['name']}"
-            owner = creation.owner_reference(job, job)
-            try:
-                await creation.claim(target.client, path, str(meta["uid"]), owner)
-            except Refused as error:
-                if error.code not in (404, 409):  # it is gone
-                    raise
-            return True
+    async with contextlib.aclosing(target.find(str(name))) as found:
+        async for _, job in found:
+            if run and job_metadata.run(job) == run:
+                path = f"{_config_maps(target)}/{meta['name']}"
+                owner = creation.owner_reference(job, job)
+                try:
+                    await creation.claim(target.client, path, str(meta["uid"]), owner)
+                except Refused as error:
+                    if error.code not in (404, 409):  # it is gone
+                        raise
+                return True
     return False
 
 

@@ -203,7 +203,7 @@ def run(ask: dict[str, Any]) -> None:
     os.chdir(folder)
     # Half a line is shown at once, as before the fork to this process (site_start.py).
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if ask["marked"]:
         _mark_lines()

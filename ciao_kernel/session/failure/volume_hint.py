@@ -7,7 +7,7 @@ import re
 
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.magics import volumes
-from ciao_kernel.model import Job, Volume, VolumeKind
+from ciao_kernel.model import Job
 
 _DENIED = re.compile(
     r"(Permission denied|Read-only file system|Operation not permitted):? "
@@ -42,11 +42,11 @@ def volume_hint(text: str, job: Job) -> str:
 
 def _volume_of(path: str, job: Job) -> tuple[str, str] | None:
     """Return the place of the volume that has a path, and what it is; None if none has it."""
-    asked = list(volumes.asked(job.header))
+    asked = [(one.where, f"the volume {one.what}") for one in volumes.asked(job.header)]
     if any(line.partition("=")[0] == "%checkpoint" for line in job.header.splitlines()):
-        asked.append(Volume(VolumeKind.CLAIM, checkpoints.WHERE))
-    for one in asked:
-        place = posixpath.join(job.workdir, one.where)
+        asked.append((checkpoints.WHERE, "the claim of %checkpoint"))
+    for where, what in asked:
+        place = posixpath.join(job.workdir, where)
         if f"{posixpath.normpath(path)}/".startswith(f"{place}/"):
-            return one.where, f"the volume {one.what}" if one.source else "the claim of %checkpoint"
+            return where, what
     return None

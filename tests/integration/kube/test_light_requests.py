@@ -18,6 +18,7 @@ from ciao_kernel.kube import responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.light_requests import LightRequests
 from tests.integration.kube.test_responses import access, serving
 
 pytestmark = pytest.mark.stands_for("oldest")
@@ -108,12 +109,15 @@ def test_a_user_of_any_letters_is_named() -> None:
     run(work)
 
 
-def test_a_cancelled_get_leaves_neither_a_connection_nor_a_thread() -> None:
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"])
+def test_a_cancelled_get_leaves_neither_a_connection_nor_a_thread(begin: bytes) -> None:
     async def work() -> None:
         asked, left = asyncio.Event(), asyncio.Event()
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
+            writer.write(begin)
+            await writer.drain()
             asked.set()
             await reader.read()
             left.set()
@@ -183,7 +187,7 @@ def test_an_answer_is_whole_or_none(
 
 
 def test_a_connection_that_the_server_closed_is_replaced() -> None:
-    """Its first request may fail, and is sent again over a new one."""
+    """Its next request is sent again over a new one at once, and the client's patience is none."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -192,7 +196,7 @@ def test_a_connection_that_the_server_closed_is_replaced() -> None:
         writer.close()
 
     async def work() -> None:
-        async with listening(once) as host, Client(access(host)) as client:
+        async with listening(once) as host, Client(access(host), 0) as client:
             for _ in range(3):
                 assert await client.get("/x") == ITEM
 
@@ -223,3 +227,19 @@ async def listening(
     """A server of plain bytes on the loopback."""
     async with await asyncio.start_server(handler, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("address", "suits"),
+    [
+        ("https://10.0.0.1:6443", True),
+        ("http://[::1]:8001/k8s/a%2Fb", True),
+        ("https://api.example.com.:6443", False),
+        ("https://[fe80::1%25eth0]:6443", False),
+        ("https://user:word@api.example.com", False),
+    ],
+)
+def test_what_the_library_of_the_pool_knows_better_goes_by_the_pool(
+    address: str, suits: bool
+) -> None:
+    assert LightRequests.suits(access(address)) is suits

@@ -7,7 +7,10 @@ import pytest
 from ciao_kernel.model import Job
 from ciao_kernel.session.failure.volume_hint import volume_hint
 
-HEADER = "%framework=tensorflow\n%volume=data/2024:input:ro team:/runs\n%checkpoint=kept\n"
+HEADER = (
+    "%framework=tensorflow\n%volume=data/2024:input:ro team:/runs host:/srv:/srv\n"
+    "%checkpoint=kept\n"
+)
 JOB = Job(
     name="mnist",
     backend="kubernetes",
@@ -25,6 +28,7 @@ JOB = Job(
     ("said", "hint"),
     [
         ("PermissionError: [Errno 13] Permission denied: '/runs/one'", "the volume team in /runs."),
+        ("Permission denied: '/srv/x'", "the volume host:/srv in /srv."),
         ('mkdir: Permission denied: "checkpoint/x"', "the claim of %checkpoint in checkpoint."),
         ("OSError: [Errno 30] Read-only file system: 'input/new'", "in input can only be read:"),
         ("[Errno 30] Read-only file system: '/ciao/work/input'", "leave out :ro"),

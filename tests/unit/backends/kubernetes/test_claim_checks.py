@@ -98,6 +98,9 @@ def test_the_claim_of_a_checkpoint_is_looked_at_too() -> None:
     with pytest.raises(SpecError, match="there is no claim runs") as caught:
         check(Server(), "", checkpoint="runs/team")
     assert caught.value.directive == "checkpoint"
+    with pytest.raises(SpecError, match="for one pod at a time") as caught:
+        check(Server(runs=claim("ReadWriteOncePod")), "", checkpoint="runs/team")
+    assert caught.value.directive == "checkpoint"
     (said,) = check(Server(runs=claim("ReadWriteOnce")), "", checkpoint="runs/team")
     assert said.startswith("the claim runs can be used on one node at a time (ReadWriteOnce): if")
 

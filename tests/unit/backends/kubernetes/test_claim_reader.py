@@ -95,8 +95,10 @@ class Commands:
         return end
 
 
-def reader(cluster: Cluster, commands: Commands, start: float = 60.0) -> ClaimReader:
-    patience = Patience(start, look=0.0)
+def reader(
+    cluster: Cluster, commands: Commands, start: float = 60.0, again: float = 60.0
+) -> ClaimReader:
+    patience = Patience(start, again=again, look=0.0)
     return ClaimReader(cluster, commands.run, "team", ["output/"], patience=patience)
 
 
@@ -179,6 +181,19 @@ def test_a_pod_that_does_not_start_is_waited_for_once_for_all_replicas() -> None
     errors = asyncio.run(main())
     assert len({str(error) for error in errors}) == 1
     assert (len(errors), cluster.made, cluster.deleted) == (3, 1, ["reader-1"])
+
+
+def test_a_pod_that_did_not_start_is_made_again_later() -> None:
+    cluster = Cluster("Failed", "Running")
+    one = reader(cluster, Commands(), again=0.0)
+
+    async def main() -> int:
+        with pytest.raises(BackendError, match="did not start"):
+            await one.execute(model, OWNER, ["x"], STREAMS)
+        return await one.execute(model, OWNER, ["x"], STREAMS)
+
+    assert asyncio.run(main()) == 0
+    assert cluster.made == 2
 
 
 @pytest.mark.parametrize(("code", "final"), [(403, True), (422, True), (500, False), (503, False)])
