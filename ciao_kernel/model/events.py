@@ -79,7 +79,7 @@ class TensorBoard:
     loads: bool = False
     """It has not read event files of these jobs: a page that is loaded now would stay empty.
 
-    Another event follows when it has, unless nobody waits for that.
+    Another event follows when it has, or when the job is over and has written some.
     """
 
 

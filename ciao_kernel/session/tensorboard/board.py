@@ -27,8 +27,11 @@ from ciao_kernel.session.tensorboard.server import Server, check_installed
 
 _log = logging.getLogger(__name__)
 
-_LOOK, _READS = 1.0, 60.0
-"""Seconds between two looks at what TensorBoard has read, and in which it has to read files."""
+_LOOK, _READS = 1.0, 10.0
+"""Seconds between two looks at what TensorBoard has read, and in which it reads files for sure.
+
+It looks for them every 5 seconds; it never lists some, for example an empty one.
+"""
 _EVENTS = "*tfevents*"
 PORT = "%PORT%"
 """Stands for the port in an address, as in TENSORBOARD_PROXY_URL."""
@@ -61,6 +64,7 @@ class Board:
         settings: Returns the settings now.
         reach: Returns how a browser reaches it; None: it is a command of a terminal, which ends.
         make: Makes the process.
+        within: Seconds in which it reads event files; a page is shown after them all the same.
     """
 
     def __init__(
@@ -68,10 +72,12 @@ class Board:
         settings: Callable[[], Settings],
         reach: Callable[[], Reach] | None = None,
         make: Callable[..., Server] = Server,
+        within: float = _READS,
     ) -> None:
         self.stays = reach is not None
         """Whether it goes on after a cell or command has ended."""
         self._settings, self._reach, self._make = settings, reach or Reach, make
+        self._within = within
         self._server: Server | None = None
         self._copying: dict[tuple[str, Replica], tuple[Copying, asyncio.Task[None]]] = {}
         """By the uid of a job, and a replica."""
@@ -110,7 +116,8 @@ class Board:
             emit: Receives where they are shown.
             replicas: Replicas whose event files are copied from a cluster; by default that which
                 writes them in most programs.
-            followed: Whether a cell follows them, and calls :meth:`complete`.
+            followed: Whether a cell follows them, and calls :meth:`fill` and :meth:`complete`.
+                Who does not follow them calls :meth:`fill` too: it waits for files that are here.
 
         Raises:
             EnvironmentFault: TensorBoard does not start.
@@ -128,7 +135,8 @@ class Board:
         names = await asyncio.to_thread(self._link, server.place(), jobs)
         port = address.removesuffix("/").rpartition(":")[2]
         page = (self._settings().tensorboard_url or self._reach().page).replace(PORT, port)
-        loads = bool(page) and not await self._has_read(names)
+        comes = followed or await asyncio.to_thread(self._written, names)
+        loads = bool(page) and comes and not await self._has_read(server, names)
         event = TensorBoard(tuple(self._shown), address, page, loads)
         emit(event)
         return Shown(names, event)
@@ -138,7 +146,8 @@ class Board:
     ) -> None:
         """Wait until TensorBoard has read event files of jobs, and tell that a page shows them now.
 
-        Nothing is told where none will come, or if that was told before.
+        Files that it does not read in time are waited for no longer: the page is told all the same.
+        Nothing is told where no files come, if TensorBoard has ended, or if it was told before.
 
         Args:
             shown: The result of :meth:`show`.
@@ -148,15 +157,17 @@ class Board:
         """
         if not shown.event.loads:
             return
-        until = 0.0
-        while self._process().runs and not await self._has_read(shown.names):
+        server, until = self._process(), 0.0
+        while server.runs and not await self._has_read(server, shown.names):
             if over is None or over.is_set():
-                until = until or time.monotonic() + _READS
-                written = await asyncio.to_thread(self._written, shown.names)
-                if not written or time.monotonic() > until:
+                until = until or time.monotonic() + self._within
+                if not await asyncio.to_thread(self._written, shown.names):
                     return
+                if time.monotonic() > until:
+                    break
             await asyncio.sleep(_LOOK)
-        emit(replace(shown.event, jobs=tuple(self._shown) or shown.event.jobs, loads=False))
+        if server.runs:
+            emit(replace(shown.event, jobs=tuple(self._shown) or shown.event.jobs, loads=False))
 
     async def complete(self, job: Job) -> None:
         """Complete the copies of a job, which is over, and end their tasks."""
@@ -207,15 +218,14 @@ class Board:
             self._server = self._make(self._settings().own_folder)
         return self._server
 
-    async def _has_read(self, names: Sequence[str]) -> bool:
-        """Return whether TensorBoard has read event files of each of these jobs."""
-        found = await asyncio.gather(*(self._process().runs_of(name) for name in names))
-        return all(found)
+    async def _has_read(self, server: Server, names: Sequence[str]) -> bool:
+        """Return whether TensorBoard has read event files of one of these jobs."""
+        return any(await asyncio.gather(*(server.runs_of(name) for name in names)))
 
     def _written(self, names: Sequence[str]) -> bool:
-        """Return whether there are event files of each of these jobs."""
+        """Return whether there are event files of one of these jobs."""
         folders = [self._shown[name] for name in names if name in self._shown]
-        return all(any(folder.rglob(_EVENTS)) for folder in folders)
+        return any(any(folder.rglob(_EVENTS)) for folder in folders)
 
     def _link(self, logdir: Path, jobs: list[Job]) -> tuple[str, ...]:
         """Link the folders of jobs, and return the names of their links."""

@@ -33,10 +33,14 @@ async def shown(board: Board, backend: Backend, job: Job, display: Display) -> A
         filling.cancel()
         raise
     finally:
-        await asyncio.wait({showing})  # front ends take no output after a cell
-        await board.complete(job)
-        over.set()
-        await asyncio.wait({filling})
+        try:
+            await asyncio.wait({showing})  # front ends take no output after a cell
+            await board.complete(job)
+            over.set()
+            await asyncio.wait({filling})
+        finally:  # an interrupt, or an error, must not leave them behind
+            showing.cancel()
+            filling.cancel()
 
 
 async def _fill(
@@ -60,7 +64,10 @@ async def show(board: Board, backend: Backend, job: Job, display: Display) -> Sh
         display.show(Notice(f"`ciao tensorboard {job.reference}` shows its event files."))
         return None
     try:
-        return await board.show([(backend, job)], display.show, followed=not job.detached)
+        found = await board.show([(backend, job)], display.show, followed=not job.detached)
+        if found is not None and job.detached:
+            await board.fill(found, display.show)
+        return found
     except CiaoError as error:
         display.show(Notice("\n".join(describe(error))))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import importlib
 import importlib.util
 import json
@@ -27,7 +28,7 @@ FOLDER = "tensorboard"
 _START = 120.0
 """Seconds in which TensorBoard has to begin."""
 _END = 2.0
-_ANSWER = 10.0
+_ANSWER = 5.0
 """Seconds in which it has to tell what it shows."""
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Reaches this machine, whatever proxy the user has."""
@@ -66,7 +67,8 @@ class Server:
     @property
     def runs(self) -> bool:
         """Return whether the process runs."""
-        return self._process is not None and self._process.poll() is None
+        process = self._process  # close() in another thread forgets it
+        return process is not None and process.poll() is None
 
     def place(self) -> Path:
         """Return the folder that TensorBoard shows; it exists then."""
@@ -96,7 +98,7 @@ class Server:
         try:
             with _LOCAL.open(f"{self._address}data/runs", timeout=_ANSWER) as answer:
                 found = json.load(answer)
-        except (OSError, ValueError) as error:  # it is busy, or has ended
+        except (OSError, ValueError, http.client.HTTPException) as error:  # busy, or has ended
             _log.info("TensorBoard did not tell its runs: %s", error)
             return False
         return any(f"{run}/".startswith(f"{name}/") for run in found)

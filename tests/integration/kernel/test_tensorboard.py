@@ -162,6 +162,22 @@ def test_a_page_behind_a_proxy_gets_a_frame(start_kernel: Start, place: Place) -
     assert len({one["transient"]["display_id"] for one in boards_of(request)}) == 1
 
 
+@pytest.mark.second("gateway")
+def test_a_page_of_a_job_that_nobody_follows_has_its_frame_at_once(
+    start_kernel: Start, place: Place
+) -> None:
+    kernel = start_kernel(env={"TENSORBOARD_PROXY_URL": "/proxy/%PORT%/"})
+    code = job("far", WAITS.replace("events =", HELD, 1))
+    detached = kernel.run(f"%detach\n{code}", START)
+    asked = kernel.run("%ciao tensorboard far", START)
+    for request in (detached, asked):
+        assert request.status == "ok", request.text
+        assert "<iframe" in pages(request)[-1]
+    for name in ("begin", "go"):
+        (place.storage / "jobs/far/work" / name).touch()
+    tensorboard.scalars(shown(asked)[1], "far/worker-0", step=2)
+
+
 def boards_of(request: Request) -> list[Any]:
     """The outputs with TensorBoard, and their changes."""
     every = [*request.of("display_data"), *request.of("update_display_data")]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from ciao_kernel.config import Settings
+from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
+from ciao_kernel.session.tensorboard import new_job
 from ciao_kernel.session.tensorboard.board import Board, Reach
 from ciao_kernel.session.tensorboard.server import Server
 
@@ -123,7 +126,7 @@ def test_a_page_is_told_again_when_there_is_something_to_show(
         events: list[Event] = []
         one, none, over = job(tmp_path), cast("Any", None), asyncio.Event()
         Own.read = frozenset(read)
-        shown = await board.show([(none, one)], events.append)
+        shown = await board.show([(none, one)], events.append, followed=True)
         assert shown is not None
         filling = asyncio.ensure_future(board.fill(shown, events.append, over))
         await asyncio.sleep(0)
@@ -140,6 +143,171 @@ def test_a_page_is_told_again_when_there_is_something_to_show(
     found = asyncio.run(main())
     assert [one.loads for one in found if isinstance(one, TensorBoard)] == loads
     assert {one.page for one in found if isinstance(one, TensorBoard)} == {"/proxy/6006/"}
+
+
+NONE = cast("Any", None)
+PAGE = Reach("/proxy/%PORT%/")
+FILE = "work/runs/events.out.tfevents.1"
+
+
+def loads(events: list[Event]) -> list[bool]:
+    return [one.loads for one in events if isinstance(one, TensorBoard)]
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "told"),
+    [
+        ((), (), [False]),  # nobody waits for the first files
+        (("one",), ("one",), [False]),  # the other job never wrote any
+        (("one",), (), [True, False]),  # one that TensorBoard never lists
+    ],
+)
+def test_a_page_of_jobs_that_nobody_follows_is_always_shown(
+    settings: Settings,
+    tmp_path: Path,
+    written: tuple[str, ...],
+    read: tuple[str, ...],
+    told: list[bool],
+) -> None:
+    class Own(Reads):
+        pass
+
+    async def main() -> list[Event]:
+        Own.read = frozenset(read)
+        board = Board(lambda: settings, lambda: PAGE, Own, within=0)
+        events: list[Event] = []
+        jobs = [job(tmp_path / name, name) for name in ("one", "two")]
+        for name in written:
+            (tmp_path / name / FILE).touch()
+        shown = await board.show([(NONE, one) for one in jobs], events.append)
+        assert shown is not None
+        await board.fill(shown, events.append)
+        await board.close()
+        return events
+
+    assert loads(asyncio.run(main())) == told
+
+
+def test_one_job_of_some_that_tensorboard_has_read_is_enough(
+    settings: Settings, tmp_path: Path
+) -> None:
+    class Own(Reads):
+        pass
+
+    async def main() -> list[Event]:
+        board = Board(lambda: settings, lambda: PAGE, Own)
+        events: list[Event] = []
+        jobs = [job(tmp_path / name, name) for name in ("one", "two")]
+        (tmp_path / "one" / FILE).touch()
+        shown = await board.show([(NONE, one) for one in jobs], events.append)
+        assert shown is not None
+        Own.read = frozenset({"one"})
+        await board.fill(shown, events.append)
+        await board.close()
+        return events
+
+    assert loads(asyncio.run(main())) == [True, False]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_no_page_of_a_tensorboard_that_has_ended_is_told(
+    settings: Settings, tmp_path: Path, closed: bool
+) -> None:
+    made: list[Server] = []
+
+    class Own(Reads):
+        ended = False
+
+        @property
+        def runs(self) -> bool:
+            return not self.ended
+
+        def close(self) -> None:
+            self.ended = True
+            super().close()
+
+    def make(*values: Any) -> Server:
+        made.append(Own(*values))
+        return made[-1]
+
+    async def main() -> list[Event]:
+        board = Board(lambda: settings, lambda: PAGE, make)
+        events: list[Event] = []
+        one = job(tmp_path)
+        (tmp_path / FILE).touch()
+        shown = await board.show([(NONE, one)], events.append, followed=True)
+        assert shown is not None
+        filling = asyncio.ensure_future(board.fill(shown, events.append, asyncio.Event()))
+        await asyncio.sleep(0)
+        await (board.close() if closed else asyncio.to_thread(made[0].close))
+        await filling
+        return events
+
+    assert loads(asyncio.run(main())) == [True]
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_nothing_waits_for_a_page_after_its_cell(
+    settings: Settings, tmp_path: Path, interrupted: bool
+) -> None:
+    """Neither after an interrupt while the copies are completed, nor after an error of that."""
+
+    class Broken(Board):
+        async def complete(self, job: Job) -> None:
+            completing.set()
+            if not interrupted:
+                raise RuntimeError("no space left")
+            await asyncio.Event().wait()
+
+    completing = asyncio.Event()
+
+    async def main() -> None:
+        board = Broken(lambda: settings, lambda: PAGE, Reads)
+        display = TerminalDisplay(settings, io.StringIO())
+
+        async def cell() -> None:
+            async with new_job.shown(board, NONE, job(tmp_path), display):
+                pass
+
+        running = asyncio.ensure_future(cell())
+        await completing.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError if interrupted else RuntimeError):
+            await running
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if left:
+            _, left = await asyncio.wait(left, timeout=60)
+        assert not left
+        await board.close()
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_cut_off_tells_no_runs(settings: Settings, tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        answered.append(1)
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n["mnist')
+        writer.close()
+
+    answered: list[int] = []
+
+    async def main() -> bool:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as there:
+            port = there.sockets[0].getsockname()[1]
+            program = tmp_path / "python"
+            program.write_text(f"#!/bin/sh\necho http://127.0.0.1:{port}/\nexec cat\n")
+            program.chmod(0o700)
+            server = Server(settings.own_folder, str(program))
+            await server.start()
+            try:
+                return await server.runs_of("mnist")
+            finally:
+                await asyncio.to_thread(server.close)
+
+    assert not asyncio.run(main())
+    assert answered
 
 
 def test_behind_a_gateway_the_sentence_says_what_works(settings: Settings, tmp_path: Path) -> None:
