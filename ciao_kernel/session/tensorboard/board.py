@@ -155,9 +155,9 @@ class Board:
             over: Set when the job is over and its files are here; None: nobody follows it, and only
                 files that are here already are waited for.
         """
-        if not shown.event.loads:
+        server, until = self._server, 0.0
+        if server is None or not shown.event.loads:
             return
-        server, until = self._process(), 0.0
         while server.runs and not await self._has_read(server, shown.names):
             if over is None or over.is_set():
                 until = until or time.monotonic() + self._within

@@ -240,7 +240,7 @@ def test_no_page_of_a_tensorboard_that_has_ended_is_told(
         filling = asyncio.ensure_future(board.fill(shown, events.append, asyncio.Event()))
         await asyncio.sleep(0)
         await (board.close() if closed else asyncio.to_thread(made[0].close))
-        await filling
+        await asyncio.wait_for(filling, 60)
         return events
 
     assert loads(asyncio.run(main())) == [True]
