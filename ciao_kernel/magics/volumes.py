@@ -140,8 +140,9 @@ def directives() -> list[Directive]:
             "volume",
             "volumes",
             Volumes(),
-            "Data from outside as a folder: a claim of the namespace, an NFS export, or an empty "
-            "folder. On this machine a claim is the folder that the setting volumes names.",
+            "Data from outside as a folder: a claim of the namespace, an NFS export, a folder of "
+            "the node, or an empty folder. On this machine a claim is the folder that the setting "
+            "volumes names.",
             "%volume=train-data:input/train:ro",
             repeatable=True,
         ),
