@@ -172,6 +172,8 @@ def test_each_framework_trains_one_model(tmp_path: Path, figure: Callable[[str],
         assert f"has no package {packages[name]}" in wrong[name]
 
 
+@pytest.mark.second("docs")
+@pytest.mark.slow
 def test_a_training_survives_the_loss_of_its_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
 ) -> None:
