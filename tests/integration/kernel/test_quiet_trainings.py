@@ -23,9 +23,9 @@ from tests.helpers.kernels import Kernel, Place, Request
 
 MINUTES = float(os.environ.get("CIAO_TEST_MINUTES", "0"))
 SEED = int(os.environ.get("CIAO_TEST_SEED", "0")) or random.randrange(1, 10**6)
-SILENCE = 20
+SILENCE = 30
 """Seconds: the setting. Half of it before its end the replicas are asked where they stand."""
-PAUSES = (12.0, 16.0)
+PAUSES = (17.0, 20.0)
 """Seconds without a line: they are asked, and go on before the setting's end."""
 STEPS = 40 if MINUTES else 4
 LONGEST = 3600.0
@@ -74,6 +74,7 @@ class Training:
 
 
 @pytest.mark.second("trials")
+@pytest.mark.alone
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(60 * MINUTES + LONGEST)
