@@ -7,6 +7,7 @@ tests/integration/local/test_warm_scale.py``. A replica takes some 30 MB.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -43,7 +44,7 @@ def test_edited_cells_in_many_replicas(
             for index in range(REPLICAS):
                 assert display.data(f"worker-{index}").decode().splitlines() == wanted
             if number == min(2, EDITS):
-                before = await asyncio.to_thread(_census, jobs)
+                before = await _at_rest(jobs)
         assert display.job is not None
         assert display.job.warm_run == EDITS
         assert before is not None
@@ -66,6 +67,18 @@ def test_edited_cells_in_many_replicas(
     asyncio.run(wait(lambda: not jobs.alive()))
 
 
+async def _at_rest(jobs: Place) -> tuple[int, int, int, int]:
+    """Return the census when two in a row are equal: what a cell leaves behind ends soon."""
+    last = None
+    for _ in range(100):
+        census = await asyncio.to_thread(_census, jobs)
+        if census == last:
+            return census
+        last = census
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the processes of the job change all the time: {last}")
+
+
 def _census(jobs: Place) -> tuple[int, int, int, int]:
     """Return processes and descriptors of the job, descriptors and threads of the kernel."""
     pids = jobs.alive()
@@ -75,14 +88,17 @@ def _census(jobs: Place) -> tuple[int, int, int, int]:
 
 
 def _descriptors(process: str) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+    with contextlib.suppress(OSError):  # it may have ended
+        return len(list(Path(f"/proc/{process}/fd").iterdir()))
+    return 0
 
 
 def _megabytes(jobs: Place) -> float:
     """Return the memory of all processes of jobs; a page that several share counts once."""
     kilobytes = 0
     for pid in jobs.alive():
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                kilobytes += int(line.split()[1])
+        with contextlib.suppress(OSError):  # it may have ended
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    kilobytes += int(line.split()[1])
     return kilobytes / 1024
