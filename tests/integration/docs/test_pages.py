@@ -36,6 +36,7 @@ not have, and what a cell shows at a moment: how many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
 LONG = {
     "docs/index.md",
+    "docs/coming-from.md",
     "docs/commands.md",
     "docs/first-steps.md",
     "docs/frameworks.md",
@@ -54,7 +55,8 @@ def _with_marks(page: Path) -> Any:
     name = page.relative_to(ROOT).as_posix()
     texts = "".join(one.text for one in BLOCKS if (one.page, one.kind) == (name, "run"))
     marks = [pytest.mark.slow] if "pip install" in texts else []
-    if any(words in texts for words in ("import tensorflow", "import xgboost", "make demo")):
+    trains = ("import tensorflow", "import torch", "import xgboost", "make demo")
+    if any(words in texts for words in trains):
         marks += [pytest.mark.slow, pytest.mark.frameworks, pytest.mark.timeout(900)]
     if name == STANDS_FOR_THE_OTHERS:
         marks += [pytest.mark.stands_for("docs")]
