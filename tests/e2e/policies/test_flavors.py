@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ pytestmark = [
     pytest.mark.xdist_group("policies"),
 ]
 FIRST = {"kubernetes.io/os": "linux"}
-OTHER = {"kubernetes.io/arch": "amd64"}
+OTHER = {"kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]}
 """Labels of each node, so both flavors are the nodes of this cluster."""
 
 
