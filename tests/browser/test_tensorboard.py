@@ -11,7 +11,6 @@ import pytest
 from tests.browser.lab import Lab
 from tests.browser.server import Server
 from tests.helpers.event_writer import WRITER
-from tests.helpers.installed import Environment
 from tests.helpers.tensorboard import needs_tensorboard
 
 START = 240.0
@@ -32,24 +31,24 @@ for step in range(1, 4):
 
 
 @pytest.fixture
-def proxied(installed: Environment) -> Environment:
-    """The environment of the servers, with what pip adds to it for jupyter-server-proxy."""
-    folder = Path(installed.prefix, "etc/jupyter/jupyter_server_config.d")
-    folder.mkdir(parents=True, exist_ok=True)
+def proxied(tmp_path: Path) -> Path:
+    """A folder with what pip adds to a server's configuration for jupyter-server-proxy."""
+    folder = tmp_path / "jupyter"
     enabled = {"ServerApp": {"jpserver_extensions": {"jupyter_server_proxy": True}}}
-    (folder / "jupyter-server-proxy.json").write_text(json.dumps(enabled))
-    return installed
+    (folder / "jupyter_server_config.d").mkdir(parents=True)
+    (folder / "jupyter_server_config.d" / "proxy.json").write_text(json.dumps(enabled))
+    return folder
 
 
 @needs_tensorboard
 @pytest.mark.timeout(900)
 @pytest.mark.second("browser")
 def test_tensorboard_is_a_frame_of_the_page(
-    proxied: Environment, serve: Callable[..., Server], open_lab: Callable[..., Lab]
+    proxied: Path, serve: Callable[..., Server], open_lab: Callable[..., Lab]
 ) -> None:
     """A page that is loaded before there are event files stays empty: the frame waits for them."""
-    # A server of its own: others may have started without the extension.
-    server = serve("lab", env={"PROXIED": "1"})
+    # A server of its own: the others have no such extension.
+    server = serve("lab", env={"JUPYTER_CONFIG_PATH": str(proxied)})
     lab = open_lab(server, [CELL])
     lab.run(0)
     link = lab.cell(0).get_by_text("TensorBoard of curves:")
