@@ -17,8 +17,8 @@ from benchmarks.clusters import Place
 from benchmarks.figure import Figure, median
 
 RUNS = 15
-MOST = 4.0
-"""Times kubectl: 0.4 s where it takes 0.1."""
+MOST, TIMES = 0.4, 4.0
+"""Seconds by the clock, and times the processor time of kubectl."""
 
 
 def measure() -> Iterator[Figure]:
@@ -27,17 +27,13 @@ def measure() -> Iterator[Figure]:
         if at is None:
             return
         runs = [_run(at, Path(storage)) for _ in range(RUNS + 1)][1:]
-    for number, what in enumerate(("", ": CPU")):
-        ours, peer = (median([one[who][number] for one in runs]) for who in (0, 1))
-        yield Figure(
-            f"ciao jobs on a cluster, no job{what}",
-            ours,
-            "kubectl get tfjobs",
-            peer,
-            "s",
-            f"at most {MOST:.0f}x",
-            ours <= MOST * peer,
-        )
+    what, peer = "ciao jobs on a cluster, no job", "kubectl get tfjobs"
+    (took, theirs), (used, by_them) = (
+        [median([one[who][number] for one in runs]) for who in (0, 1)] for number in (0, 1)
+    )
+    yield Figure(what, took, peer, theirs, "s", f"at most {MOST} s", took <= MOST)
+    goal = f"at most {TIMES:.0f}x"
+    yield Figure(f"{what}: CPU", used, peer, by_them, "s", goal, used <= TIMES * by_them)
 
 
 def _run(at: Place, storage: Path) -> tuple[tuple[float, float], tuple[float, float]]:

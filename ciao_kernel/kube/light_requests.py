@@ -31,7 +31,7 @@ _MOST = 4
 """Connections: a handshake takes longer than a few short answers."""
 _NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
-_WRITTEN = "/%:@!$&'()*+,;=~"
+_WRITTEN = "/%:@!$&'(*)+,;=~"
 """What stays as it is in the path of a server's address."""
 _RESTS = 5.0
 """Seconds for which a connection without a request is kept; a server may close it later."""
