@@ -43,15 +43,21 @@ def reach(
 
 def kernel_reach() -> Reach:
     """Return how pages reach a port of this kernel's machine."""
-    return reach(os.environ, kernel_file_links(), _folders())
+    return reach(os.environ, kernel_file_links(), folders(os.environ))
 
 
-def _folders() -> list[Path]:
+def folders(environment: Mapping[str, str]) -> list[Path]:
+    """Return the folders with the configuration of the server that started this kernel.
+
+    Args:
+        environment: The kernel's environment variables; most are the server's.
+    """
     from jupyter_core.paths import SYSTEM_CONFIG_PATH, jupyter_config_dir
 
-    found = [Path(jupyter_config_dir()), *map(Path, SYSTEM_CONFIG_PATH)]
+    named = environment.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
+    found = [Path(one) for one in (*named, jupyter_config_dir(), *SYSTEM_CONFIG_PATH) if one]
     with contextlib.suppress(OSError):
-        command = Path(f"/proc/{os.environ.get('JPY_PARENT_PID', '')}/cmdline").read_bytes()
+        command = Path(f"/proc/{environment.get('JPY_PARENT_PID', '')}/cmdline").read_bytes()
         interpreter = Path(os.fsdecode(command.partition(b"\0")[0]))
         if interpreter.is_absolute():
             found.append(interpreter.parent.parent / "etc" / "jupyter")

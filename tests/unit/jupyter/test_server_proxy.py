@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ciao_kernel.jupyter.file_links import FileLinks
-from ciao_kernel.jupyter.server_proxy import reach
+from ciao_kernel.jupyter.server_proxy import folders, reach
 from ciao_kernel.session.tensorboard.board import Reach
 
 LINKS = FileLinks("/home/ada", ".", "/user/ada/")
@@ -57,3 +58,10 @@ def test_a_named_address_comes_first() -> None:
 def test_no_browser_reaches_a_kernel_behind_a_gateway(tmp_path: Path) -> None:
     folder = enabled(tmp_path, "jupyter_server_config.json", True)
     assert reach({"KERNEL_USERNAME": "ada"}, LINKS, [folder]) == Reach(remote=True)
+
+
+def test_folders_that_the_user_names_come_first(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    named = {"JUPYTER_CONFIG_PATH": os.pathsep.join(("", str(first), str(second)))}
+    assert folders(named)[:2] == [first, second]
+    assert first not in folders({})
