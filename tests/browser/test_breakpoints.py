@@ -12,7 +12,8 @@ from tests.browser.lab import PATIENCE, Lab
 from tests.browser.server import Server
 from tests.helpers import prompts
 
-STOPS = f"%framework=python\n%worker=2\n%lines=all\n{prompts.STOPS}"
+STOPS = f"%framework=python\n%worker=2\n%lines=all\n{prompts.STOPS}".replace("0.05", "0.25")
+"""A page that draws each line of twenty a second is slow to answer on a busy machine."""
 
 
 def answer(lab: Lab, line: str) -> None:
