@@ -41,7 +41,7 @@ def check(plan: Plan) -> None:
             f"%checkpoint mounts the folder {WHERE}, where the program has the file {files}.",
             f"Rename it, or use a %volume, which may be in another folder than {WHERE}.",
         )
-    near = next((one for one in plan.spec.volumes if overlap(one.where, WHERE)), None)
+    near = next((one for one in plan.spec.all_volumes if overlap(one.where, WHERE)), None)
     if near is not None:
         raise _refused(
             f"%checkpoint mounts the folder {WHERE}, where the volume {near} is.",

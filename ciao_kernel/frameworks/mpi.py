@@ -113,7 +113,11 @@ class Mpi:
         workers = tuple(group for group in spec.groups if group.role == "worker")
         (worker,) = at_least_one_worker(replace(spec, groups=workers)).groups
         asked = replace(spec, groups=(worker,)).asks("worker")
-        launcher = ReplicaGroup("launcher", 1, Resources(gpu=Gpu(0)) if asked.gpu else Resources())
+        own = tuple(
+            one for group in spec.groups if group.role == "launcher" for one in group.volumes
+        )
+        few = Resources(gpu=Gpu(0)) if asked.gpu else Resources()
+        launcher = ReplicaGroup("launcher", 1, few, own)
         groups = (replace(worker, resources=asked), launcher)
         return replace(spec, resources=Resources(), groups=groups)
 

@@ -43,13 +43,17 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
     several: dict[str, list[Any]] = {}
     counts: dict[str, int] = {}
     resources: dict[str, dict[str, Any]] = {}
+    of_roles: dict[str, dict[str, tuple[Any, ...]]] = {}
     for line in by_line(tokens):
         role = ""
         for_all: Token | None = None
         for token in line:
             entry = find(token, table)
             value = value_of(token, entry, table)
-            if entry.repeatable:
+            if entry.scope is Scope.JOB_OR_ROLE and role:
+                own_values = of_roles.setdefault(role, {})
+                own_values[entry.field] = (*own_values.get(entry.field, ()), *value)
+            elif entry.repeatable:
                 several.setdefault(entry.field, []).extend(value)
             elif entry.scope is Scope.ROLE:
                 role, counts[entry.field] = entry.field, value
@@ -71,7 +75,9 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
     _check_variables(tokens, table)
     _check_volumes(tokens, table)
     groups = tuple(
-        ReplicaGroup(role, counts[role], Resources(**resources.get(role, {})))
+        ReplicaGroup(
+            role, counts[role], Resources(**resources.get(role, {})), **of_roles.get(role, {})
+        )
         for role in table.roles(framework)
         if role in counts
     )
@@ -231,15 +237,23 @@ def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
 
 
 def _check_volumes(tokens: tuple[Token, ...], table: Table) -> None:
-    seen: list[Volume] = []
-    for token in _of_field("volumes", tokens, table):
-        for one in Volumes().parse(token.value or ""):
-            try:
-                check_apart(one, seen)
-            except ValueError as error:
-                message = f"{named(token)} cannot be {str(one)!r}: expected {error}."
-                raise wrong(token, table, message, "Name another folder.") from None
-            seen.append(one)
+    """Check that no two volumes of a replica are in one folder."""
+    seen: list[tuple[str, Volume]] = []
+    for line in by_line(tokens):
+        role = ""
+        for token in line:
+            entry = find(token, table)
+            role = entry.field if entry.scope is Scope.ROLE else role
+            if entry.field != "volumes":
+                continue
+            for one in Volumes().parse(token.value or ""):
+                near = [other for of, other in seen if not role or of in ("", role)]
+                try:
+                    check_apart(one, near)
+                except ValueError as error:
+                    message = f"{named(token)} cannot be {str(one)!r}: expected {error}."
+                    raise wrong(token, table, message, "Name another folder.") from None
+                seen.append((role, one))
 
 
 def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:

@@ -26,6 +26,8 @@ _MOST_ENTRIES = 20_000
 """Entries of a folder to read at most; Tab must not hang in a folder with a million files."""
 _MOST_MATCHES = 500
 _MOST_REPLICAS = 32
+_OF_A_ROLE = (Scope.RESOURCE, Scope.JOB_OR_ROLE)
+"""Scopes of directives that may follow a role, for its replicas."""
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _SEPARATOR = re.compile(r"[\s,]+")
 _TYPED = re.compile(r"(?:^|(?<=[\s,]))\w*$")
@@ -128,7 +130,7 @@ def _names(prefix: str, token: Token, others: list[Token], table: Table) -> tupl
     first: list[str] = []
     second: list[str] = []
     for entry in table.entries:
-        scope = role if entry.scope is Scope.RESOURCE else ""
+        scope = role if entry.scope in _OF_A_ROLE else ""
         if not key(entry.name).startswith(key(prefix)):
             continue
         if (entry.name, scope) in given and not entry.repeatable:
@@ -149,7 +151,7 @@ def _scoped(tokens: Iterable[Token], table: Table) -> Iterator[tuple[Directive, 
             if entry is None:
                 continue
             role = entry.name if entry.scope is Scope.ROLE else role
-            yield entry, role if entry.scope is Scope.RESOURCE else "", token
+            yield entry, role if entry.scope in _OF_A_ROLE else "", token
 
 
 def _framework(tokens: Iterable[Token], table: Table) -> str | None:

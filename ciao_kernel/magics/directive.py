@@ -13,6 +13,7 @@ class Scope(enum.Enum):
 
     ROLE = "a role"
     RESOURCE = "a role, or all roles"
+    JOB_OR_ROLE = "the job, or a role"
     JOB = "the job"
 
 
@@ -23,7 +24,8 @@ class Directive:
     name: str
     field: str
     """Field of JobSpec for the value, or ``cluster.image`` for a field of its ClusterSpec; a field
-    of Resources for a RESOURCE; a role for a ROLE."""
+    of Resources for a RESOURCE; a role for a ROLE; a field of JobSpec and of ReplicaGroup for a
+    JOB_OR_ROLE, which is repeatable."""
     kind: value_types.Kind
     help: str
     example: str

@@ -17,8 +17,9 @@ _TITLES = {
     Scope.JOB: "The job",
 }
 _PLACES = {
-    Scope.ROLE: "a separate line; resources of the role may follow: {example};%cpu=2",
+    Scope.ROLE: "a separate line; resources and volumes of the role may follow: {example};%cpu=2",
     Scope.RESOURCE: "after a role, for that role; on a separate line, for all roles",
+    Scope.JOB_OR_ROLE: "after a role, for that role; on a separate line, for all roles",
     Scope.JOB: "a separate line, or after another directive and ;",
 }
 
@@ -70,12 +71,14 @@ def _groups(table: Table) -> Iterator[tuple[str, list[Directive]]]:
     for scope, title in _TITLES.items():
         yield (
             title,
-            [
-                entry
-                for entry in table.entries
-                if scope is (Scope.ROLE if entry.field == "framework" else entry.scope)
-            ],
+            [entry for entry in table.entries if scope is _shown_with(entry)],
         )
+
+
+def _shown_with(entry: Directive) -> Scope:
+    if entry.field == "framework":
+        return Scope.ROLE
+    return Scope.JOB if entry.scope is Scope.JOB_OR_ROLE else entry.scope
 
 
 def overview(table: Table) -> str:

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, Resources
+from ciao_kernel.magics.volumes import check_apart
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
 from ciao_kernel.plugins import AnyLanguage, Framework, Serving
 
 _Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
@@ -75,6 +76,27 @@ def check_serve(spec: JobSpec, framework: Framework) -> None:
             )
 
 
+def check_volumes(spec: JobSpec) -> None:
+    """Check that header and options together have no two volumes of a replica in one folder.
+
+    Raises:
+        SpecError: Two are, or one is inside the other.
+    """
+    for group in spec.groups:
+        seen: list[Volume] = []
+        for one in spec.volumes_of(group.role):
+            try:
+                check_apart(one, seen)
+            except ValueError as error:
+                raise SpecError(
+                    f"%volume cannot be {str(one)!r} in replicas of the role {group.role}: "
+                    f"expected {error}.",
+                    "Name another folder.",
+                    directive="volume",
+                ) from None
+            seen.append(one)
+
+
 def merge(spec: JobSpec, options: JobSpec, given: Collection[str]) -> JobSpec:
     """Override a header with options: each role count, resource, variable and directive alone.
 
@@ -85,13 +107,23 @@ def merge(spec: JobSpec, options: JobSpec, given: Collection[str]) -> JobSpec:
     """
     own = {field.name for field in fields(JobSpec)}
     changed = {name: getattr(options, name) for name in own.intersection(given)}
+    if not options.volumes:
+        changed.pop("volumes", None)  # those of a role may be given
     groups = {
-        group.role: replace(group, resources=_over(group.resources, options.resources, clear=True))
+        group.role: replace(
+            group,
+            resources=_over(group.resources, options.resources, clear=True),
+            volumes=() if options.volumes else group.volumes,
+        )
         for group in spec.groups
     }
     for group in options.groups:
-        before = groups[group.role].resources if group.role in groups else Resources()
-        groups[group.role] = replace(group, resources=_over(before, group.resources))
+        before = groups.get(group.role, ReplicaGroup(group.role, 0))
+        groups[group.role] = replace(
+            group,
+            resources=_over(before.resources, group.resources),
+            volumes=group.volumes or before.volumes,
+        )
     changed["cluster"] = _inner("cluster", spec.cluster, options.cluster, given)
     changed["build"] = _inner("build", spec.build, options.build, given)
     changed["framework"] = options.framework

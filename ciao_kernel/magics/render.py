@@ -18,10 +18,16 @@ def render(spec: JobSpec, table: Table, style: Style = Style.CELL, *, secrets: b
     lines = [f"%framework={spec.framework}", *_resources(spec.resources, table)]
     for group in spec.groups:
         pieces = [f"%{group.role}={group.count}", *_resources(group.resources, table)]
+        pieces += [
+            f"%{entry.name}={entry.kind.render(own)}"
+            for entry in table.entries
+            if entry.scope is Scope.JOB_OR_ROLE and (own := getattr(group, entry.field))
+        ]
         lines.append(";".join(pieces))
     default = JobSpec(spec.framework)
     for entry in table.entries:
-        if entry.scope is not Scope.JOB or entry.name == "framework":
+        of_job = entry.scope in (Scope.JOB, Scope.JOB_OR_ROLE)
+        if not of_job or entry.name == "framework":
             continue
         field = attrgetter(entry.field)
         value = field(spec)

@@ -6,7 +6,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.directive import Directive, Scope
 from ciao_kernel.magics.numeric_types import Memory
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.model.volume import Volume, VolumeKind, overlap
@@ -76,22 +76,6 @@ class Volumes:
         return Memory("a size in Kubernetes' notation, such as 10Gi").parse(size) if size else ""
 
 
-def asked(header: str) -> tuple[Volume, ...]:
-    """Return the volumes in a job's stored header, of which backends find the job.
-
-    Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
-    """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%volume":
-            try:
-                return Volumes().parse(value)
-            except ValueError:
-                return ()  # written by another version
-    return ()
-
-
 def claim_and_folder(text: str) -> tuple[str, str] | None:
     """Split ``CLAIM/FOLDER``, whose folder may be missing; None if the text has another form.
 
@@ -142,8 +126,9 @@ def directives() -> list[Directive]:
             Volumes(),
             "Data from outside as a folder: a claim of the namespace, an NFS export, a folder of "
             "the node, or an empty folder. On this machine a claim is the folder that the setting "
-            "volumes names.",
+            "volumes names. Behind a role only its replicas have it: %worker=2;%volume=….",
             "%volume=train-data:input/train:ro",
+            Scope.JOB_OR_ROLE,
             repeatable=True,
         ),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ciao_kernel.model.checkpoint import Checkpoint
 from ciao_kernel.model.replica import Replica
@@ -45,6 +45,8 @@ class ReplicaGroup:
     role: str
     count: int
     resources: Resources = Resources()
+    volumes: tuple[Volume, ...] = ()
+    """Folders with data from outside that only these replicas have."""
 
 
 class Runner(enum.StrEnum):
@@ -225,7 +227,7 @@ class JobSpec:
     outputs: tuple[str, ...] = ()
     """Variables of the program whose values come back at its end, and paths of its files."""
     volumes: tuple[Volume, ...] = ()
-    """Folders with data from outside."""
+    """Folders with data from outside that all replicas have."""
     checkpoint: Checkpoint | None = None
     """Place of a folder that outlives the job."""
     grace: int | None = None
@@ -311,6 +313,27 @@ class JobSpec:
     def count(self, role: str) -> int:
         """Return the number of replicas of a role; 0 if the job lacks the role."""
         return sum(g.count for g in self.groups if g.role == role)
+
+    def volumes_of(self, role: str) -> tuple[Volume, ...]:
+        """Return the volumes of the replicas of a role: those of the job, then its own."""
+        return (*self.volumes, *(one for g in self.groups if g.role == role for one in g.volumes))
+
+    @property
+    def all_volumes(self) -> tuple[Volume, ...]:
+        """Return the volumes of all replicas, each once."""
+        own = (one for group in self.groups for one in group.volumes)
+        return tuple(dict.fromkeys((*self.volumes, *own)))
+
+    @property
+    def shared_volumes(self) -> tuple[Volume, ...]:
+        """Return the volumes that every replica has."""
+        by_role = [self.volumes_of(group.role) for group in self.groups]
+        return tuple(one for one in self.all_volumes if all(one in own for own in by_role))
+
+    def seen_by(self, role: str) -> JobSpec:
+        """Return the spec with the volumes of a role's replicas as those of the job."""
+        groups = tuple(replace(group, volumes=()) for group in self.groups)
+        return replace(self, groups=groups, volumes=self.volumes_of(role))
 
     def asks(self, role: str) -> Resources:
         """Return the resource requests of one replica of a role."""

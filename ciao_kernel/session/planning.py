@@ -16,7 +16,13 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import build_spec, parse, render
 from ciao_kernel.magics.header import Style
-from ciao_kernel.magics.overrides import check_command, check_roles, check_serve, merge
+from ciao_kernel.magics.overrides import (
+    check_command,
+    check_roles,
+    check_serve,
+    check_volumes,
+    merge,
+)
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.written import as_written
@@ -79,6 +85,7 @@ def parse_cell(
         check_roles(spec, framework)
         check_command(spec, framework)
         check_serve(spec, framework)
+        check_volumes(spec)
         spec = framework.complete(spec)
     except SpecError as error:
         raise parsed.locate(error) from None
@@ -110,8 +117,9 @@ def check_outputs(spec: JobSpec) -> None:
                 "Leave it out of %output, or let the program write a copy elsewhere.",
                 directive="output",
             )
-        for one in spec.volumes:
-            read_there = by_claim and one.kind is VolumeKind.CLAIM
+        for one in spec.all_volumes:
+            is_claim = one.kind is VolumeKind.CLAIM and one in spec.shared_volumes
+            read_there = by_claim and is_claim
             if overlap(path, one.where) and not read_there:
                 raise SpecError(
                     f"%output names {word}, and the volume {one} is there: its files stay in it.",

@@ -155,6 +155,21 @@ def test_an_option_overrides_a_header_also_with_the_default() -> None:
     assert spec(header, "--builder", "auto").builder == "auto"
 
 
+def test_a_volume_of_an_option_is_for_the_job_or_behind_its_role() -> None:
+    header = "#%framework=tensorflow\n#%ps=1;%volume=a:x\n#%worker=1;%volume=b:y\n#%volume=c:z"
+
+    def volumes(*words: str) -> list[list[str]]:
+        made = spec(header, *words)
+        return [[str(one) for one in made.volumes_of(group.role)] for group in made.groups]
+
+    assert volumes("--worker", "3") == [["c:z", "a:x"], ["c:z", "b:y"]]
+    assert volumes("--worker", "3;%volume=d:y") == [["c:z", "a:x"], ["c:z", "d:y"]]
+    assert volumes("--volume", "d:y") == [["d:y"], ["d:y"]]
+    with pytest.raises(UsageError, match="in replicas of the role worker") as caught:
+        volumes("--worker", "2;%volume=d:z")
+    assert "z is the folder of c" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes import pending_reasons, status
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
@@ -25,6 +26,18 @@ _SHOWN = "`kubectl get pvc` shows the claims."
 _WAITS = ("WaitForFirstConsumer", "WaitForPodScheduled", "ExternalProvisioning", "Provisioning")
 """Reasons of events of a claim that gets its disk by its first pod, or just now."""
 _WORDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """How a job uses a claim."""
+
+    directive: str
+    """The one that names the claim."""
+    writes: bool
+    """Whether replicas may write to it."""
+    replicas: int
+    """So many mount it."""
 
 
 async def check(
@@ -46,25 +59,33 @@ async def check(
         return ()
     found = await asyncio.gather(*(_find(target, claim) for claim in used))
     said = []
-    for (claim, (directive, writes)), item in zip(used.items(), found, strict=True):
+    for (claim, use), item in zip(used.items(), found, strict=True):
         if item is not None:
-            _check_state(item, claim, directive, target)
+            _check_state(item, claim, use.directive, target)
             said += [
                 await _why_pending(item, claim, target),
-                _one_node(item, claim, directive, spec, writes),
+                _one_node(item, claim, use, several=len(spec.groups) > 1),
             ]
     return tuple(text for text in said if text)
 
 
-def _used(spec: JobSpec, settings: Settings, name: str) -> Mapping[str, tuple[str, bool]]:
-    """Return for each claim the directive that names it, and whether replicas may write to it."""
-    found: dict[str, tuple[str, bool]] = {}
-    for one in spec.volumes:
-        if one.kind is VolumeKind.CLAIM:
-            _, writes = found.get(one.source, ("", False))
-            found[one.source] = "volume", writes or not one.read_only
+def _used(spec: JobSpec, settings: Settings, name: str) -> Mapping[str, _Use]:
+    """Return how each claim is used."""
+    found: dict[str, _Use] = {}
+    claims = [one for one in spec.all_volumes if one.kind is VolumeKind.CLAIM]
+    for claim in dict.fromkeys(one.source for one in claims):
+        own = [one for one in claims if one.source == claim]
+        found[claim] = _Use(
+            "volume",
+            any(not one.read_only for one in own),
+            sum(
+                group.count
+                for group in spec.groups
+                if any(one in spec.volumes_of(group.role) for one in own)
+            ),
+        )
     for one in checkpoints.on_cluster(spec, settings, name):
-        found[one.source] = "checkpoint", True
+        found[one.source] = _Use("checkpoint", True, sum(group.count for group in spec.groups))
     return found
 
 
@@ -119,24 +140,32 @@ async def _why_pending(item: Object, claim: str, target: Target) -> str:
     return f"the claim {claim} has no disk yet, and the replicas wait for it: {words}."
 
 
-def _one_node(item: Object, claim: str, directive: str, spec: JobSpec, writes: bool) -> str:
+def _one_node(item: Object, claim: str, use: _Use, *, several: bool) -> str:
     """Return that replicas on several nodes cannot share a claim; "" if they can.
+
+    Args:
+        item: The claim.
+        claim: Its name.
+        use: How the job uses it.
+        several: Whether the job has several roles.
 
     Raises:
         SpecError: One pod alone may use it.
     """
     found = status.get(item, "spec", "accessModes")
     modes = set(map(str, found)) if isinstance(found, list) else set()
-    many = sum(group.count for group in spec.groups) > 1
-    shared = "ReadWriteMany" in modes or ("ReadOnlyMany" in modes and not writes)
-    if not modes or not many or shared:
+    shared = "ReadWriteMany" in modes or ("ReadOnlyMany" in modes and not use.writes)
+    if not modes or use.replicas < 2 or shared:
         return ""
     if modes == {"ReadWriteOncePod"}:
+        role = ", or write %volume behind a role of one" if several else ""
+        other = role if use.directive == "volume" else ""
         raise SpecError(
             f"the claim {claim} is for one pod at a time (ReadWriteOncePod), and the job has "
             "several replicas.",
-            "Name a claim with the access mode ReadWriteMany, or let the job have one replica.",
-            directive=directive,
+            "Name a claim with the access mode ReadWriteMany, or let the job have one replica"
+            f"{other}.",
+            directive=use.directive,
         )
     return (
         f"the claim {claim} can be used on one node at a time ({', '.join(sorted(modes))}): if the "

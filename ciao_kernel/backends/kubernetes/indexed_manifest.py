@@ -43,6 +43,14 @@ def check(plan: Plan, settings: Settings) -> None:
             "training operator.",
             directive=name,
         )
+    if different := volumes_differ(plan):
+        raise SpecError(
+            f"%volume differs between {different}, but the replicas of an Indexed Job all have "
+            "the same volumes.",
+            "Write %volume on a line of its own, for all roles; or use a cluster with the training "
+            "operator, or with Kubeflow Trainer and the right to create TrainingRuntimes.",
+            directive="volume",
+        )
     if cluster.restart_policy in _UNKNOWN and not spec.elastic:
         raise SpecError(
             f"an Indexed Job has no restart policy {cluster.restart_policy}.",
@@ -132,6 +140,20 @@ def differing(plan: Plan) -> str:
     for name in ("cpu", "memory", "gpu"):
         if len({getattr(plan.spec.asks(role), name) for role in _sized_roles(plan)}) > 1:
             return name
+    return ""
+
+
+def volumes_differ(plan: Plan) -> str:
+    """Return the roles that have other volumes than each other, as part of a sentence; or "".
+
+    A launcher gets those of the others, as it gets their resources.
+    """
+    roles, apart = _sized_roles(plan), launcher_role(plan)
+    own = [set(plan.spec.volumes_of(role)) for role in roles]
+    if any(one != own[0] for one in own):
+        return " and ".join(roles)
+    if apart and not set(plan.spec.volumes_of(apart)) <= own[0]:
+        return " and ".join((*roles, apart))
     return ""
 
 

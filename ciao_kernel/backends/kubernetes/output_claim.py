@@ -16,7 +16,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.magics import outputs, volumes
+from ciao_kernel.magics import outputs, stored_volumes
 from ciao_kernel.magics.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Manifest, Replica, VolumeKind
 from ciao_kernel.model.volume import overlap
@@ -67,7 +67,7 @@ def place(spec: JobSpec, settings: Settings) -> Checkpoint:
     """Return the claim, and the folder in it, that has the folders of jobs.
 
     It is that of the setting, else that of ``%checkpoint``, else that of the first ``%volume``
-    that replicas may write to.
+    of all replicas that they may write to.
 
     Raises:
         SpecError: None is named.
@@ -80,7 +80,7 @@ def place(spec: JobSpec, settings: Settings) -> Checkpoint:
             named = CheckpointPlace().parse(settings.checkpoint)
         if named.claim:
             return named
-    for one in spec.volumes:
+    for one in spec.shared_volumes:
         if one.kind is VolumeKind.CLAIM and not one.read_only:
             return Checkpoint(one.source)
     raise SpecError(
@@ -175,7 +175,7 @@ def also(header: str) -> dict[str, list[str]]:
     words = [posixpath.normpath(word) for word in outputs.paths(header)]
     near = [
         one
-        for one in volumes.asked(header)
+        for one in stored_volumes.asked(header)
         if one.kind is VolumeKind.CLAIM and any(overlap(word, one.where) for word in words)
     ]
     own = [f"{one.where}/{_OWN}/" for one in near]

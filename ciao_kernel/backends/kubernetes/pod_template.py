@@ -63,9 +63,9 @@ def pod_template(
         way: How files of ``%output`` leave the pod.
         upload: What the pod needs for a bucket, a registry or a claim, if that is the way.
     """
-    cluster = plan.spec.cluster
+    cluster, seen = plan.spec.cluster, plan.spec.seen_by(group.role)
     mounted = (
-        *plan.spec.volumes,
+        *seen.volumes,
         *checkpoints.on_cluster(plan.spec, settings, job.name),
     )
     grace = settings.grace(plan.spec.grace)
@@ -74,7 +74,7 @@ def pod_template(
         "image": image,
         "command": [literal(word) for word in _command(plan, artifact, group.role)],
         "workingDir": artifact.workdir,
-        "env": [*identity, *_env(plan, job, artifact)],
+        "env": [*identity, *_env(plan, job, artifact, group.role)],
         "resources": _resources(plan, group.role, cpu),
         "volumeMounts": [
             *artifact.mounts,
@@ -114,7 +114,7 @@ def pod_template(
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
     if plan.spec.kept_paths:
-        spec = output_sidecar.add(spec, plan.spec, artifact, settings, way, upload)
+        spec = output_sidecar.add(spec, seen, artifact, settings, way, upload)
     spec = volumes.one_for_each_claim(spec)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
@@ -198,11 +198,11 @@ def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
     return (artifact.python, "-I", "-S", "-c", site_folder.BECOME, place, *command)
 
 
-def _env(plan: Plan, job: Job, artifact: Artifact) -> list[Manifest]:
-    """Return the variables that all replicas have."""
+def _env(plan: Plan, job: Job, artifact: Artifact, role: str) -> list[Manifest]:
+    """Return the variables that all replicas of a role have."""
     own = {"CIAO_JOB": job.name, **ALWAYS, **UNLESS_SET, **dict(artifact.env)}
     own |= checkpoints.variables(plan.spec, artifact.workdir)
-    own |= volume_variables.variables(plan.spec, artifact.workdir)
+    own |= volume_variables.variables(plan.spec.seen_by(role), artifact.workdir)
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     own |= results.output_folder(plan.spec, artifact.workdir)

@@ -99,6 +99,7 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
         "%output of files": bool(spec.output_paths),
         "%tensorboard": spec.tensorboard is not None,
         "different resources for each role": indexed_manifest.differing(plan) != "",
+        "different volumes for each role": indexed_manifest.volumes_differ(plan) != "",
         "a success of several replicas that is not that of all": bool(by_all)
         or (decider is not None) != _decides(plan.framework),
         "%deadline before Trainer 2.2": spec.deadline is not None and not fields.deadline,

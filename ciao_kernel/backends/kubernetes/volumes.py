@@ -29,7 +29,7 @@ def check(plan: Plan, host_folders: Sequence[str] = ()) -> None:
         SpecError: A volume would hide files of the program, or no setting allows it.
     """
     paths = [file.path for file in plan.source.all()]
-    for one in plan.spec.volumes:
+    for one in plan.spec.all_volumes:
         inside = (f"{one.path}/".startswith(f"{top.rstrip('/')}/") for top in host_folders)
         if one.kind is VolumeKind.HOST and not any(inside):
             raise SpecError(

@@ -127,7 +127,7 @@ class LocalBackend:
             await self._launcher.preview(plan),
             self.name,
             [
-                *volumes.described(plan.spec.volumes, self._settings.volumes),
+                *volumes.described(plan.spec, self._settings.volumes),
                 *([f"{checkpoints.WHERE}  {kept}"] if kept else []),
             ],
         )

@@ -120,7 +120,7 @@ class Launcher:
             )
             artifact = await builder.build(ask, emit)
             work, folders = Path(artifact.workdir), self._settings.volumes
-            await asyncio.to_thread(volumes.place, plan.spec.volumes, work, folders)
+            await asyncio.to_thread(volumes.place, plan.spec.all_volumes, work, folders)
             if kept := checkpoints.on_this_machine(plan.spec, self._settings, folder.path.name):
                 await asyncio.to_thread(volumes.keep, kept, work, self._own)
             for replica in plan.spec.replicas() if plan.spec.output_names else ():

@@ -46,6 +46,7 @@ def replica_plans(
     any_language = isinstance(plan.framework, AnyLanguage)
     plans = []
     for replica in addresses:
+        seen = plan.spec.seen_by(replica.role)
         env = {
             "CIAO_JOB": name,
             "CIAO_REPLICA": str(replica),
@@ -55,7 +56,7 @@ def replica_plans(
             **plan.framework.environment(plan.spec, replica, addresses),
             **dict(artifact.env),
             **checkpoints.variables(plan.spec, artifact.workdir),
-            **volume_variables.variables(plan.spec, artifact.workdir),
+            **volume_variables.variables(seen, artifact.workdir),
             **event_files.variables(plan.spec, artifact.workdir, replica),
             **({"CIAO_CELL": artifact.program} if any_language else {}),
         }

@@ -22,10 +22,15 @@ def unused(plan: Plan) -> Iterator[str]:
     if names := [_name(plan, f"cluster.{name}") for name in idle]:
         apply = "it applies" if len(names) == 1 else "they apply"
         yield f"{_have(names)} no effect on this machine: {apply} to clusters only."
-    if any(one.read_only for one in spec.volumes):
+    if any(one.read_only for one in spec.all_volumes):
         yield (
             f"{_name(plan, 'volumes')}: :ro has no effect on this machine, where a volume is a "
             "link; local replicas can write to it."
+        )
+    if len(spec.shared_volumes) < len(spec.all_volumes):
+        yield (
+            f"{_name(plan, 'volumes')}: on this machine replicas of other roles find the volume "
+            "too, because all share the program's folder."
         )
     wishes = sorted(spec.build.wishes - {"packages", "requirements"})
     if names := [_name(plan, f"build.{name}") for name in wishes]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ciao_kernel import private_files
 from ciao_kernel.config.storage import OwnFolder
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model.volume import Volume, VolumeKind
+from ciao_kernel.model import JobSpec
+from ciao_kernel.model.volume import Volume, VolumeKind, overlap
 from ciao_kernel.plugins import Plan
 
 
@@ -22,10 +23,12 @@ def check(plan: Plan, folders: Mapping[str, str]) -> None:
             address of an NFS export.
 
     Raises:
-        SpecError: A path is absolute, hides files of the program, or has no folder here.
+        SpecError: A path is absolute, hides files of the program, has no folder here, or is that of
+            another volume of another role.
     """
     paths = [file.path for file in plan.source.all()]
-    for one in plan.spec.volumes:
+    found: list[tuple[Volume, Path | None]] = []
+    for one in plan.spec.all_volumes:
         if one.is_absolute:
             raise _refused(
                 f"the volume {one} has an absolute path, which a job on this machine cannot have.",
@@ -37,7 +40,16 @@ def check(plan: Plan, folders: Mapping[str, str]) -> None:
                 f"the volume {one} and the program's file {hidden} are at the same place.",
                 "Name another folder in %volume.",
             )
-        origin(one, folders)
+        here = origin(one, folders)
+        for other, there in found:
+            same = one.where == other.where and here == there
+            if overlap(one.where, other.where) and not same:
+                raise _refused(
+                    f"the volumes {other} and {one} of two roles are at the same place, and all "
+                    "replicas on this machine share the program's folder.",
+                    "Name another folder in one of them, or run the cell on a cluster.",
+                )
+        found.append((one, here))
 
 
 def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
@@ -71,20 +83,25 @@ def _existing(one: Volume, folder: Path, hint: str) -> Path:
     return folder
 
 
-def described(volumes: tuple[Volume, ...], folders: Mapping[str, str]) -> list[str]:
-    """Return a line for each volume of a dry run: its place, and what is there."""
-    return [f"{one.where}  {origin(one, folders) or 'an empty folder'}" for one in volumes]
+def described(spec: JobSpec, folders: Mapping[str, str]) -> list[str]:
+    """Return a line for each volume of a dry run: its place, what is there, and for which roles."""
+    lines = []
+    for one in spec.all_volumes:
+        roles = [group.role for group in spec.groups if one in group.volumes]
+        whose = "" if one in spec.shared_volumes else f"  (for {' and '.join(roles)})"
+        lines.append(f"{one.where}  {origin(one, folders) or 'an empty folder'}{whose}")
+    return lines
 
 
-def place(volumes: tuple[Volume, ...], work: Path, folders: Mapping[str, str]) -> None:
+def place(volumes: Sequence[Volume], work: Path, folders: Mapping[str, str]) -> None:
     """Create the links and empty folders of a job.
 
     Args:
-        volumes: The volumes, after :func:`check`.
+        volumes: The volumes of all replicas, after :func:`check`.
         work: The program's folder.
         folders: The setting ``volumes``.
     """
-    for one in volumes:
+    for one in {one.where: one for one in volumes}.values():
         target = work / one.where
         private_files.make_folders(target.parent, work)
         if (folder := origin(one, folders)) is None:

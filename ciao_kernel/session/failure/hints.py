@@ -67,7 +67,7 @@ def hint(
         or _missing_name(end, variables)
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
-        or volume_hint(end, job)
+        or volume_hint(end, job, one.replica.role)
         or _disk(text, job)
         or _memory(text, one, job, advice)
     )

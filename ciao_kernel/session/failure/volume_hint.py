@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from ciao_kernel.delivery import checkpoints
-from ciao_kernel.magics import volumes
+from ciao_kernel.magics import stored_volumes
 from ciao_kernel.model import Job
 
 _DENIED = re.compile(
@@ -16,18 +16,19 @@ _DENIED = re.compile(
 _READ_ONLY = "Read-only file system"
 
 
-def volume_hint(text: str, job: Job) -> str:
+def volume_hint(text: str, job: Job, role: str = "") -> str:
     """Return a remedy; "" if the program was denied nothing in a volume.
 
     Args:
         text: The end of the replica's log.
         job: The job, in a cluster.
+        role: The replica's role; "" if it does not matter.
     """
     if not job.on_cluster:
         return ""
     found = [(why, one or other) for why, one, other in _DENIED.findall(text)]
     for why, path in reversed(found):
-        if (where := _volume_of(posixpath.join(job.workdir, path), job)) is None:
+        if (where := _volume_of(posixpath.join(job.workdir, path), job, role)) is None:
             continue
         place, what = where
         if why == _READ_ONLY:
@@ -40,9 +41,10 @@ def volume_hint(text: str, job: Job) -> str:
     return ""
 
 
-def _volume_of(path: str, job: Job) -> tuple[str, str] | None:
+def _volume_of(path: str, job: Job, role: str) -> tuple[str, str] | None:
     """Return the place of the volume that has a path, and what it is; None if none has it."""
-    asked = [(one.where, f"the volume {one.what}") for one in volumes.asked(job.header)]
+    known = stored_volumes.asked(job.header, role)
+    asked = [(one.where, f"the volume {one.what}") for one in known]
     if any(line.partition("=")[0] == "%checkpoint" for line in job.header.splitlines()):
         asked.append((checkpoints.WHERE, "the claim of %checkpoint"))
     for where, what in asked:

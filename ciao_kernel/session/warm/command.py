@@ -29,7 +29,7 @@ def command(
     environment = dict(packed.environment)
     if len(own) > 1:  # as torchrun does
         environment.setdefault("OMP_NUM_THREADS", variables.get("OMP_NUM_THREADS", "1"))
-    folders = [one.where for one in spec.volumes if not one.is_absolute]
+    folders = [one.where for one in spec.volumes_of(replica.role) if not one.is_absolute]
     if spec.checkpoint is not None:
         folders.append(checkpoints.WHERE)
     return {

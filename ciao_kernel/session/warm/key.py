@@ -80,6 +80,9 @@ def _different(one: Key, other: Key, table: Table) -> Iterator[str]:
             field = attrgetter(entry.field)
             if any(field(old.asks(role)) != field(new.asks(role)) for role in roles):
                 yield entry.name
+        elif entry.scope is Scope.JOB_OR_ROLE:
+            if any(old.volumes_of(role) != new.volumes_of(role) for role in roles):
+                yield entry.name
         elif attrgetter(entry.field)(old) != attrgetter(entry.field)(new):
             yield entry.name
     for place, field_name in enumerate(_FILES):

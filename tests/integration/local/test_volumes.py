@@ -63,3 +63,32 @@ def test_a_volume_that_this_machine_cannot_have_is_refused_first(
     assert hint in (ended.error.hint or "")
     assert ended.display.job is None
     assert not list(jobs.storage.glob("jobs/*"))
+
+
+BY_ROLE = """
+import os, time
+from pathlib import Path
+worker = os.environ["CIAO_REPLICA"] == "worker-0"
+until = time.monotonic() + 60
+while not worker and not Path("ended").exists() and time.monotonic() < until:
+    time.sleep(0.05)
+print(os.environ.get("SM_CHANNEL_TRAIN", "/work/none").rpartition("/work/")[2])
+print(Path("data/train/x.txt").read_text(), flush=True)
+if worker:
+    Path("ended").touch()
+"""
+
+
+def test_a_volume_behind_a_role_has_its_variables_there_alone(jobs: Place, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("found")
+    head = "%framework=tensorflow\n%chief=1\n%worker=1;%volume=claim:data/train\n"
+
+    async def main() -> Ended:
+        session = jobs.session(volumes={"claim": str(tmp_path)})
+        return await jobs.ended(head + BY_ROLE, session)
+
+    ended = asyncio.run(main())
+    assert ended.error is None
+    assert ended.display.data("worker-0") == b"data/train\nfound\n"
+    assert ended.display.data("chief-0") == b"none\nfound\n"
+    assert "%volume (line 3): on this machine replicas of other roles" in ended.display.notices

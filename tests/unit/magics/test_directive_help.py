@@ -31,7 +31,7 @@ def test_help_of_a_role() -> None:
         "Number of workers.\n"
         "\n"
         "Value:   a whole number from 0 to 1000\n"
-        "Place:   a separate line; resources of the role may follow: %worker=1;%cpu=2\n"
+        "Place:   a separate line; resources and volumes of the role may follow: %worker=1;%cpu=2\n"
         f"For:     {', '.join(TABLE.names.frameworks)}\n"
         "Example: %worker=1"
     )

@@ -160,6 +160,16 @@ VOLUMES = st.lists(
     unique=True,
     max_size=3,
 ).map(tuple)
+ROLE_VOLUMES = st.lists(
+    st.sampled_from(
+        [
+            Volume(VolumeKind.CLAIM, "own/a", "data", "it's ;%x", read_only=True),
+            Volume(VolumeKind.TMP, "own/b", size="1Gi"),
+        ]
+    ),
+    unique=True,
+    max_size=2,
+).map(tuple)
 OTHERS = {
     "name": maybe(st.from_regex(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?", fullmatch=True)),
     "env": st.dictionaries(KEYS, st.text(LINE, max_size=12), max_size=3).map(
@@ -266,7 +276,9 @@ def specs(draw: st.DrawFn) -> JobSpec:
     said = draw(st.sets(st.sampled_from(roles)))
     counts = st.integers(0, numeric_types.MAX_COUNT)
     groups = tuple(
-        ReplicaGroup(role, draw(counts), draw(RESOURCES)) for role in roles if role in said
+        ReplicaGroup(role, draw(counts), draw(RESOURCES), draw(ROLE_VOLUMES))
+        for role in roles
+        if role in said
     )
     followed = [*roles, *(f"{group.role}-{group.count - 1}" for group in groups if group.count)]
     return JobSpec(

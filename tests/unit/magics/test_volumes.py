@@ -6,6 +6,8 @@ import pytest
 
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
+from ciao_kernel.magics.render import render
+from ciao_kernel.magics.stored_volumes import asked
 from ciao_kernel.model import Volume, VolumeKind
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -85,3 +87,65 @@ def test_a_volume_hides_files_below_it_and_needs_folders_above_it() -> None:
     assert volume.hides(["main.py", "data/train/x.csv"]) == "data/train/x.csv"
     assert volume.hides(["data"]) == "data"
     assert volume.hides(["data/trainer.py", "data/x.csv"]) is None
+
+
+def roles(text: str) -> dict[str, list[str]]:
+    """The volumes of each role's replicas."""
+    spec = parse.parse(f"%framework=tensorflow\n{text}\nprint()\n", TABLE).spec
+    found = {one.role: [str(volume) for volume in spec.volumes_of(one.role)] for one in spec.groups}
+    assert set(spec.all_volumes) == {
+        one for group in spec.groups for one in spec.volumes_of(group.role)
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "ps", "worker"),
+    [
+        ("%ps=1\n%worker=2;%volume=a:x", [], ["a:x"]),
+        ("%ps=1;%worker=2;%memory=1Gi;%volume=a:x;%volume=b:y", [], ["a:x", "b:y"]),
+        ("%ps=1;%volume=a:x\n%volume=c:z\n%worker=2;%volume=b:x", ["c:z", "a:x"], ["c:z", "b:x"]),
+        ("%ps=1\n%volume=a:x;%worker=2", ["a:x"], ["a:x"]),
+        ("%volume=a:x\n%ps=1\n%worker=2", ["a:x"], ["a:x"]),
+    ],
+)
+def test_behind_a_role_a_volume_is_for_its_replicas(
+    text: str, ps: list[str], worker: list[str]
+) -> None:
+    assert roles(text) == {"ps": ps, "worker": worker}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("%worker=1;%volume=a:x b:x/y", 2),
+        ("%worker=1;%volume=a:x\n%volume=b:x", 3),
+        ("%volume=a:x/y\n%worker=1;%volume=b:x", 3),
+    ],
+)
+def test_no_replica_has_two_volumes_in_one_folder(text: str, line: int) -> None:
+    with pytest.raises(DirectiveError, match="expected a folder of its own") as error:
+        roles(text)
+    assert error.value.line == line
+
+
+def test_the_volumes_that_every_replica_has() -> None:
+    text = "%framework=tensorflow\n%ps=1;%volume=a:x c:z\n%volume=b:y\n%worker=2;%volume=c:z\n"
+    spec = parse.parse(f"{text}print()\n", TABLE).spec
+    assert [str(one) for one in spec.all_volumes] == ["b:y", "a:x", "c:z"]
+    assert [str(one) for one in spec.shared_volumes] == ["b:y", "c:z"]
+    seen = spec.seen_by("worker")
+    assert [str(one) for one in seen.volumes] == ["b:y", "c:z"]
+    assert seen.all_volumes == seen.volumes_of("worker") == seen.volumes
+
+
+def test_the_volumes_in_a_stored_header() -> None:
+    text = (
+        "%framework=tensorflow\n%ps=1;%volume='a/it s:x'\n%volume=b:y\n%args='%volume=n:n' --a\n"
+        "%worker=2;%cpu=1;%volume=c:z:ro\n"
+    )
+    header = render(parse.parse(f"{text}print()\n", TABLE).spec, TABLE)
+    assert [str(one) for one in asked(header)] == ["a/it s:x", "c:z:ro", "b:y"]
+    assert [str(one) for one in asked(header, "worker")] == ["c:z:ro", "b:y"]
+    assert [str(one) for one in asked(header, "chief")] == ["b:y"]
+    assert asked("%framework=tensorflow\n%volume=of another version\n") == ()

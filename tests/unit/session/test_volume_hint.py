@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ciao_kernel.model import Job
@@ -36,6 +38,14 @@ JOB = Job(
 )
 def test_the_volume_is_named(said: str, hint: str) -> None:
     assert hint in volume_hint(f"Traceback:\n{said}", JOB)
+
+
+def test_the_volume_of_the_replicas_role_is_named() -> None:
+    header = "%framework=tensorflow\n%ps=1;%volume=a:x\n%worker=2;%volume=b:x\n"
+    job, said = replace(JOB, header=header), "Permission denied: 'x/one'"
+    assert "the volume a in x" in volume_hint(said, job, "ps")
+    assert "the volume b in x" in volume_hint(said, job, "worker")
+    assert volume_hint(said, job, "chief") == ""
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_what_a_run_brings_may_differ(more: str) -> None:
         (HEAD + "%image=a/b:1\n", "%image"),
         (HEAD + "%packages=pandas\n%nprocPerNode=2\n", "%nprocPerNode and %packages"),
         (HEAD + "%name=other\n", "%name"),
+        ("%framework=pytorch\n%worker=2;%cpu=1;%volume=a:b\n%warm\n", "%volume"),
     ],
 )
 def test_what_replicas_cannot_change_is_named(header: str, words: str) -> None:

@@ -292,6 +292,16 @@ def test_a_run_finds_the_volumes_and_checkpoints_of_the_job_beside_its_program()
     run(main)
 
 
+def test_a_run_finds_the_volumes_of_its_role() -> None:
+    async def main() -> None:
+        cell = Cell("%framework=pytorch\n%master=1;%volume=a:x\n%worker=1;%volume=b:y\n%warm\n")
+        await cell.start()
+        found = {str(one): command["links"] for one, command in cell.inner.commands}
+        assert found == {"master-0": [["x", "/work/x"]], "worker-0": [["y", "/work/y"]]}
+
+    run(main)
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_files_of_ciao_are_not_in_the_folder_that_the_agent_makes(here: bool) -> None:
     async def main() -> None:

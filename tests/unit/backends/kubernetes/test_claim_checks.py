@@ -110,6 +110,30 @@ def test_one_replica_may_use_any_claim() -> None:
     assert check(Server(data=claim("ReadWriteOncePod")), "data:a", workers=1) == ()
 
 
+def test_only_the_replicas_that_mount_a_claim_count() -> None:
+    target: Any = Target(
+        Server(one=claim("ReadWriteOncePod"), few=claim("ReadWriteOnce")),  # type: ignore[arg-type]
+        "team",
+    )
+
+    def said(chief: str, worker: str) -> tuple[str, ...]:
+        groups = (
+            ReplicaGroup("chief", 1, volumes=Volumes().parse(chief)),
+            ReplicaGroup("worker", 2, volumes=Volumes().parse(worker)),
+        )
+        spec = JobSpec("tensorflow", groups)
+        return asyncio.run(claim_checks.check(spec, target, Settings(), "mnist"))
+
+    assert said("one:a few:b", "tmp:x") == ()
+    (few,) = said("one:a", "few:b")
+    assert "few can be used on one node" in few
+    (few,) = said("few:a", "few:b")
+    assert "few can be used on one node" in few
+    with pytest.raises(SpecError, match="for one pod at a time") as caught:
+        said("tmp:a", "one:b")
+    assert "behind a role of one" in (caught.value.hint or "")
+
+
 def test_a_claim_for_readers_is_not_shared_by_writers() -> None:
     server = Server(data=claim("ReadWriteOnce", "ReadOnlyMany"))
     assert check(server, "data:a:ro") == ()

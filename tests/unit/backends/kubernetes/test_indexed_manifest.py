@@ -231,6 +231,7 @@ def test_privileges_are_given_up_in_the_one_template() -> None:
     ("lines", "directive", "message"),
     [
         ("%ps=1\n%worker=2;%gpu=1\n", "gpu", "%gpu differs between ps and worker"),
+        ("%ps=1\n%worker=2;%volume=a:b\n", "volume", "%volume differs between ps and worker"),
         ("%worker=2\n%restartPolicy=ExitCode\n", "restartPolicy", "no restart policy ExitCode"),
         ("%worker=2\n%cleanPolicy=none\n", "cleanPolicy", "%cleanPolicy=none is not possible"),
         ("%worker=900\n", "worker", "which holds 1 MiB"),
@@ -303,3 +304,15 @@ def test_resources_for_all_roles_are_accepted() -> None:
     indexed_manifest.check(plan_of(text), Settings())
     (container,) = objects(text).job["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+def test_roles_with_equal_volumes_and_a_launcher_need_one_template() -> None:
+    text = "%framework=tensorflow\n%ps=1;%volume=a:x b:y\n%worker=2;%volume=b:y a:x\n"
+    indexed_manifest.check(plan_of(text), Settings())
+    spec = objects(text).job["spec"]["template"]["spec"]
+    places = [one["mountPath"] for one in spec["containers"][0]["volumeMounts"]]
+    assert {"/ciao/x", "/ciao/y"} <= set(places)
+    mpi = "%framework=mpi\n%image=a/b:1\n%worker=2;%volume=a:x\n"
+    indexed_manifest.check(plan_of(mpi), Settings())
+    with pytest.raises(SpecError, match="%volume differs between worker and launcher"):
+        indexed_manifest.check(plan_of(f"{mpi}%launcher=1;%volume=c:z\n"), Settings())

@@ -9,7 +9,7 @@ import pytest
 from ciao_kernel.backends.kubernetes import output_claim
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.model import Checkpoint, JobSpec, Replica, Volume, VolumeKind
+from ciao_kernel.model import Checkpoint, JobSpec, Replica, ReplicaGroup, Volume, VolumeKind
 from ciao_kernel.session import planning
 
 TOKEN = "0123456789abcdef" * 2
@@ -35,6 +35,17 @@ def test_the_claim_is_that_of_the_setting_the_checkpoint_or_a_volume(
     spec = JobSpec("python", checkpoint=checkpoint, volumes=tuple(volumes))
     settings = Settings(output_claim=setting, checkpoint="kept/b")
     assert str(output_claim.place(spec, settings)) == place
+
+
+def test_the_claim_of_one_role_is_not_mounted_in_the_others() -> None:
+    own = (volume("data", "own"),)
+    groups = (ReplicaGroup("ps", 1), ReplicaGroup("worker", 2, volumes=own))
+    with pytest.raises(SpecError, match="by:claim needs a claim"):
+        output_claim.place(JobSpec("python", groups), Settings())
+    assert str(output_claim.place(JobSpec("python", groups[1:]), Settings())) == "own"
+    inside = JobSpec("python", groups, outputs=("data/x", "by:claim"))
+    with pytest.raises(SpecError, match="its files stay in it"):
+        planning.check_outputs(inside)
 
 
 @pytest.mark.parametrize("setting", ["", "/home/ada/checkpoints"])

@@ -326,6 +326,8 @@ def test_what_an_older_trainer_does_not_allow() -> None:
     assert obstacle(TF, restricted=True).startswith("Pod Security's level restricted")
     roles = "%framework=tensorflow\n%ps=1\n%worker=2;%gpu=1\n"
     assert obstacle(roles, FIELDS) == "different resources for each role"
+    roles = "%framework=tensorflow\n%ps=1\n%worker=2;%volume=a:b\n"
+    assert obstacle(roles, FIELDS) == "different volumes for each role"
     assert obstacle("%framework=pytorch\n%worker=2\n%min=1\n", FIELDS) == "an elastic job"
 
 

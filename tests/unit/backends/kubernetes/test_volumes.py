@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.backends.kubernetes import manifest, volumes
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, TRAINER, Api
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.volumes import Volumes
-from ciao_kernel.model import JobSpec, Owner, Source, SourceFile, Volume, VolumeKind
+from ciao_kernel.model import (
+    JobSpec,
+    Owner,
+    ReplicaGroup,
+    Source,
+    SourceFile,
+    Volume,
+    VolumeKind,
+)
 from ciao_kernel.plugins import Plan
 from tests.unit.backends.kubernetes.test_manifest import REGISTRY, objects, pod
 
@@ -97,3 +106,45 @@ def test_a_checkpoint_on_the_claim_of_a_volume_shares_its_volume() -> None:
     spec = pod(objects(text), "Worker")["spec"]
     claims = [one for one in spec["volumes"] if "persistentVolumeClaim" in one]
     assert claims == [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+@pytest.mark.parametrize("api", [OPERATOR_V1, TRAINER])
+def test_a_volume_behind_a_role_is_in_its_pods_alone(api: Api) -> None:
+    text = (
+        "%framework=tensorflow\n%volume=all:all\n%ps=1;%volume=tmp:scratch\n"
+        "%worker=2;%volume=data:input/train:ro\n%output=out/\n"
+    )
+    made = objects(text, api=api)
+    found = {role.lower(): one["spec"] for role, one in manifest.pod_templates(made.holder).items()}
+    places, channels, kept = {}, {}, {}
+    for role, spec in found.items():
+        (program,) = spec["containers"]
+        named = {one["name"]: one for one in spec["volumes"]}
+        mounts = [one for one in program["volumeMounts"] if one["name"].startswith("volume-")]
+        assert {one["name"] for one in mounts} == {n for n in named if n.startswith("volume-")}
+        places[role] = [one["mountPath"] for one in mounts]
+        names = [one["name"] for one in program["env"]]
+        channels[role] = [one for one in names if one.startswith(("SM_CHANNEL", "CIAO_INPUT"))]
+        kept[role] = [
+            word for word in ("all", "scratch", "input/train") if word in program["command"]
+        ]
+    assert places == {
+        "ps": ["/ciao/all", "/ciao/scratch"],
+        "worker": ["/ciao/all", "/ciao/input/train"],
+    }
+    assert channels == {
+        "ps": ["SM_CHANNEL_ALL"],
+        "worker": ["CIAO_INPUT", "SM_CHANNEL_ALL", "SM_CHANNEL_TRAIN"],
+    }
+    assert kept == {"ps": ["all", "scratch"], "worker": ["all", "input/train"]}
+    ps = found["ps"]["volumes"]
+    assert not any("data" in str(one.get("persistentVolumeClaim")) for one in ps)
+
+
+def test_a_volume_of_a_role_cannot_hide_the_program() -> None:
+    own = (Volume(VolumeKind.TMP, "ciao_cell.py"),)
+    spec = JobSpec("tensorflow", (ReplicaGroup("worker", 1, volumes=own),))
+    source = Source(SourceFile("ciao_cell.py", b"", size=0), (), ())
+    plan = Plan(None, spec, REGISTRY.framework("tensorflow"), source, Path("/"), "", Owner("ada"))
+    with pytest.raises(SpecError, match=r"tmp:ciao_cell\.py and the program's file ciao_cell\.py"):
+        volumes.check(plan)
