@@ -16,6 +16,8 @@ from ciao_kernel.magics.numeric_types import Cpus
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.surviving import CheckpointPlace
 from ciao_kernel.magics.value_types import Choice, Kind
+from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.model import Volume
 
 
 @runtime_checkable
@@ -221,6 +223,30 @@ class VolumeFolders:
     def render(self, value: Mapping[str, str]) -> str:
         """Return the pairs as text."""
         return " ".join(quote(f"{name}={folder}") for name, folder in value.items())
+
+
+@dataclass(frozen=True, slots=True)
+class JobVolumes:
+    """Volumes as ``%volume`` has them, or nothing."""
+
+    expected: str = (
+        f"{Volumes().expected}; separated by spaces and quoted as in a shell; in a file also an "
+        'array ["CLAIM:WHERE", "tmp:WHERE"]'
+    )
+
+    def parse(self, text: str) -> tuple[Volume, ...]:
+        """Read each word; no two volumes may be in the same folder."""
+        return Volumes().parse(text) if words(text) else ()
+
+    def parse_toml(self, value: object) -> tuple[Volume, ...]:
+        """Take an array of texts, each one volume."""
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError(self.expected)
+        return self.parse(" ".join(map(quote, value)))
+
+    def render(self, value: tuple[Volume, ...]) -> str:
+        """Return the volumes as text."""
+        return Volumes().render(value)
 
 
 @dataclass(frozen=True, slots=True)

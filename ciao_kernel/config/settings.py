@@ -18,6 +18,7 @@ from ciao_kernel.config.setting_types import (
     Folders,
     Hosts,
     Images,
+    JobVolumes,
     Number,
     PortAddress,
     Text,
@@ -31,7 +32,7 @@ from ciao_kernel.errors import SettingError
 from ciao_kernel.magics.cell_lines import DEFAULT_LINES, LineCount
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.value_types import Kind
-from ciao_kernel.model import ApiName, CleanPolicy
+from ciao_kernel.model import ApiName, CleanPolicy, Volume
 
 KANIKO = "ghcr.io/osscontainertools/kaniko:v1.28.3"
 """The executor of the maintained fork (https://github.com/osscontainertools/kaniko: README.md names
@@ -122,6 +123,9 @@ class Settings:
             "kind": VolumeFolders(),
             "help": "Folder of this machine for a claim or an NFS export of %volume.",
         },
+    )
+    job_volumes: tuple[Volume, ...] = _setting(
+        (), JobVolumes(), "Volumes of all cells, but for those that have something else there."
     )
     host_folders: tuple[str, ...] = _setting(
         (), Folders(), "Folders of nodes that %volume=host:/PATH may mount, each with all in it."

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ciao_kernel.model import Job, JobSpec, Replica
+from ciao_kernel.model import Job, JobSpec, Replica, Volume
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.usage import Usage, UsageReport
@@ -33,6 +33,18 @@ class Suspending(Protocol):
 
         Raises:
             BackendError: It is so already, or the user may not do that.
+        """
+
+
+@runtime_checkable
+class LackingVolumes(Protocol):
+    """A backend that has the sources of some volumes only, such as this machine."""
+
+    def check_volume(self, volume: Volume) -> None:
+        """Check that jobs can have a volume.
+
+        Raises:
+            SpecError: They cannot.
         """
 
 

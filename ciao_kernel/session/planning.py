@@ -25,6 +25,7 @@ from ciao_kernel.magics.overrides import (
 )
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import ScannedCell
+from ciao_kernel.magics.table import Table
 from ciao_kernel.magics.written import as_written
 from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source, VolumeKind
 from ciao_kernel.model.spec import OUTPUT_WAY, OutputWay
@@ -185,10 +186,19 @@ async def make_plan(
         from ciao_kernel.delivery import inspection
 
         source = inspection.with_files(source, passed_over, settings.debug_wait, spec.on_error)
-    # Records and lists show the header: %dryrun is not part of the job, variables are secret.
-    header = render.render(replace(spec, dryrun=DryRun.NO), registry.table, secrets=False)
+    header = shown_header(spec, registry.table)
     written = as_written(parsed.tokens, registry.table)
     return Plan(spec.name, spec, framework, source, folder, header, owner, written)
+
+
+def shown_header(spec: JobSpec, table: Table) -> str:
+    """Return a header for records and lists: %dryrun is not part of the job, variables are secret.
+
+    Args:
+        spec: The job.
+        table: The directives.
+    """
+    return render.render(replace(spec, dryrun=DryRun.NO), table, secrets=False)
 
 
 def _check_on_error(spec: JobSpec, settings: Settings, *, python: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Owner
 from ciao_kernel.plugins import Backend, Builder, Plan
-from ciao_kernel.session import horovod, planning, selection
+from ciao_kernel.session import horovod, job_volumes, planning, selection
 from ciao_kernel.session.front_end import FrontEnd
 from ciao_kernel.session.inspection.watchers import why_passed_over
 from ciao_kernel.session.keras_note import keras_note
@@ -51,7 +51,7 @@ async def prepare(
         front: Receives notices.
         registry: Finds plug-ins.
         owner: Owner of the job.
-        settings: The default builder, and whether replicas can be inspected.
+        settings: The default builder, volumes of all cells, and whether replicas can be inspected.
         warm: Keeps replicas for later cells; None if no later cell comes.
 
     Raises:
@@ -59,7 +59,7 @@ async def prepare(
         EnvironmentFault: This machine cannot run it.
     """
     spec = parsed.spec
-    builder = selection.builder(spec, backend, registry, settings)
+    builder, chosen = selection.builder(spec, backend, registry, settings), backend
     if spec.warm is not None:
         from ciao_kernel.session.warm.backend import WarmBackend  # late: few cells need it
 
@@ -68,6 +68,9 @@ async def prepare(
     plan = await planning.make_plan(
         parsed, program, registry, owner, settings, front.variables, passed_over
     )
+    plan, notes = job_volumes.with_volumes(plan, settings, chosen, registry.table)
+    for note in notes:
+        front.show(note)
     horovod.check(plan)
     await backend.check(plan)
     for note in planning.delivery_notices(plan):

@@ -131,6 +131,7 @@ BAD = {
         "s3://b?x",
     ],
     "outputClaim": ["Claim", "claim/", "claim/../x", "two words"],
+    "jobVolumes": ["data", "data:../x", "a:x b:x", "tmp:x:ro", ["a:x b:y"], ["a:x", 1], 3],
     "hostFolders": ["data", "/a/../b", ["/a b"]],
     "plainRegistries": ["http://host", "host/path", ["a b"]],
     "registryAuthority": ["a\0b"],

@@ -19,7 +19,7 @@ from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Wher
 if TYPE_CHECKING:
     from ciao_kernel.backends.local.launch import Launcher
     from ciao_kernel.config import Settings
-    from ciao_kernel.model import JobSpec
+    from ciao_kernel.model import JobSpec, Volume
     from ciao_kernel.model.queries import Streams
     from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
     from ciao_kernel.model.usage import UsageReport
@@ -93,6 +93,12 @@ class LocalBackend:
         else:
             await self._check_python(plan)
         await self._launcher.check_gpus(plan)
+
+    def check_volume(self, volume: Volume) -> None:
+        """Check that this machine has a folder for a volume."""
+        from ciao_kernel.backends.local import volumes
+
+        volumes.check_one(volume, self._settings.volumes)
 
     async def _check_python(self, plan: Plan) -> None:
         """Check that the interpreter has the framework's package."""

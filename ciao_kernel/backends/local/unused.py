@@ -22,7 +22,8 @@ def unused(plan: Plan) -> Iterator[str]:
     if names := [_name(plan, f"cluster.{name}") for name in idle]:
         apply = "it applies" if len(names) == 1 else "they apply"
         yield f"{_have(names)} no effect on this machine: {apply} to clusters only."
-    if any(one.read_only for one in spec.all_volumes):
+    named = not plan.written or "volumes" in plan.written
+    if named and any(one.read_only for one in spec.all_volumes):
         yield (
             f"{_name(plan, 'volumes')}: :ro has no effect on this machine, where a volume is a "
             "link; local replicas can write to it."

@@ -29,18 +29,12 @@ def check(plan: Plan, folders: Mapping[str, str]) -> None:
     paths = [file.path for file in plan.source.all()]
     found: list[tuple[Volume, Path | None]] = []
     for one in plan.spec.all_volumes:
-        if one.is_absolute:
-            raise _refused(
-                f"the volume {one} has an absolute path, which a job on this machine cannot have.",
-                "Write a path relative to the program's folder, such as data: it is the same here "
-                "and on a cluster.",
-            )
+        here = check_one(one, folders)
         if hidden := one.hides(paths):
             raise _refused(
                 f"the volume {one} and the program's file {hidden} are at the same place.",
                 "Name another folder in %volume.",
             )
-        here = origin(one, folders)
         for other, there in found:
             same = one.where == other.where and here == there
             if overlap(one.where, other.where) and not same:
@@ -50,6 +44,21 @@ def check(plan: Plan, folders: Mapping[str, str]) -> None:
                     "Name another folder in one of them, or run the cell on a cluster.",
                 )
         found.append((one, here))
+
+
+def check_one(one: Volume, folders: Mapping[str, str]) -> Path | None:
+    """Return the folder of this machine that a volume stands for; None for an empty folder.
+
+    Raises:
+        SpecError: Its path is absolute, or it has no folder here.
+    """
+    if one.is_absolute:
+        raise _refused(
+            f"the volume {one} has an absolute path, which a job on this machine cannot have.",
+            "Write a path relative to the program's folder, such as data: it is the same here "
+            "and on a cluster.",
+        )
+    return origin(one, folders)
 
 
 def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:

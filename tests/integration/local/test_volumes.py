@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.magics.volumes import Volumes
 from tests.helpers.jobs import Ended, Place
 
 USES = """
@@ -92,3 +93,28 @@ def test_a_volume_behind_a_role_has_its_variables_there_alone(jobs: Place, tmp_p
     assert ended.display.data("worker-0") == b"data/train\nfound\n"
     assert ended.display.data("chief-0") == b"none\nfound\n"
     assert "%volume (line 3): on this machine replicas of other roles" in ended.display.notices
+
+
+def test_a_volume_of_the_setting_is_mounted_where_there_is_a_folder(
+    jobs: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "x.txt").write_text("found")
+
+    async def main() -> Ended:
+        session = jobs.session(
+            volumes={"claim": str(tmp_path)}, job_volumes=Volumes().parse("claim:data:ro lost:x")
+        )
+        text = "%framework=tensorflow\n%worker=1\nimport os\n"
+        body = "print(open('data/x.txt').read(), os.path.exists('x'))\n"
+        return await jobs.ended(text + body, session)
+
+    ended = asyncio.run(main())
+    assert ended.error is None
+    assert ended.display.data("worker-0") == b"found False\n"
+    for said in (
+        "mounted, because the setting jobVolumes names them: claim:data:ro",
+        "left out lost:x of the setting jobVolumes: the volume lost:x has no folder on this "
+        "machine.",
+    ):
+        assert said in ended.display.notices.splitlines()
+    assert "%volume=claim:data:ro" in ended.job.header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,10 @@ def test_the_cell_says_that_the_others_find_them_too(tmp_path: Path) -> None:
     assert any("replicas of other roles find the volume too" in text for text in said)
     assert any(":ro has no effect" in text for text in said)
     assert list(unused.unused(plan("%worker=2;%volume=data:in\n"))) == []
+    # What the cell has not named itself, but a setting, needs no such word.
+    written = {"framework": "%framework (line 1)"}
+    ours = replace(plan("%worker=2\n%volume=data:in:ro\n"), written=written)
+    assert list(unused.unused(ours)) == []
     folders = {"data": str(tmp_path)}
     assert volumes.described(made.spec, folders) == [f"in  {tmp_path}  (for worker)"]
 
