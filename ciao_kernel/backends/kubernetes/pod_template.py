@@ -18,6 +18,7 @@ from ciao_kernel.delivery import (
     checkpoints,
     event_files,
     results,
+    root_links,
     site_folder,
     volume_variables,
 )
@@ -192,10 +193,15 @@ def _placement(cluster: ClusterSpec, made_for: str) -> Manifest:
 def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
     """Return the framework's command; Python finds the folder with ciao's own modules first."""
     command = replica_command(plan.framework, plan.spec, artifact, role)
-    if not site_folder.starts(artifact.source):
-        return command
-    place = site_folder.path(artifact.workdir)
-    return (artifact.python, "-I", "-S", "-c", site_folder.BECOME, place, *command)
+    before = ""
+    if not isinstance(plan.framework, AnyLanguage):
+        seen = plan.spec.seen_by(role)
+        before = root_links.make(root_links.links(seen, artifact.workdir))
+    start = (artifact.python, "-I", "-S", "-c")
+    if site_folder.starts(artifact.source):
+        place = site_folder.path(artifact.workdir)
+        return (*start, before + site_folder.BECOME, place, *command)
+    return (*start, before + root_links.EXECUTE, *command) if before else command
 
 
 def _env(plan: Plan, job: Job, artifact: Artifact, role: str) -> list[Manifest]:
