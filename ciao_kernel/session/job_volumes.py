@@ -17,7 +17,6 @@ from ciao_kernel.plugins import Backend, LackingVolumes, Plan
 from ciao_kernel.session import planning
 from ciao_kernel.visible_text import listed
 
-_SETTING = "the setting jobVolumes"
 _LISTED = 8
 """So many volumes are named in a notice at most."""
 
@@ -44,12 +43,12 @@ def with_volumes(
     added = []
     for one in free:
         if why := _why_not(one, plan, backend):
-            notices.append(f"left out {one} of {_SETTING}: {why}")
+            notices.append(f"left out {one} of the setting jobVolumes: {why}")
         else:
             added.append(one)
     if added:
         names = listed([str(one) for one in added], _LISTED)
-        notices.insert(0, f"mounted, because {_SETTING} names them: {names}")
+        notices.insert(0, f"mounted, because the setting jobVolumes names them: {names}")
         spec = replace(spec, volumes=(*spec.volumes, *added))
         plan = replace(plan, spec=spec, header=planning.shown_header(spec, table))
     return plan, tuple(notices)
