@@ -24,7 +24,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from tests.cluster.layout import Layout
-from tests.helpers import api_metrics
+from tests.helpers import api_metrics, api_queue
 from tests.helpers.api_metrics import Metrics
 from tests.helpers.api_pods import (
     INDEXED_JOB,
@@ -83,6 +83,8 @@ class ApiServer:
         """Kinds that the user may not use, as written in paths."""
         self.metrics: Metrics | None = None
         """What metrics.k8s.io tells of pods; None: the cluster has no metrics server."""
+        self.queue: api_queue.Queue | None = None
+        """The queue of Kueue; None: the cluster has no Kueue."""
         self.execute: Execute | None = None
         """Talks for a command in a pod; None: none can be run."""
         self.log_requests = 0
@@ -115,6 +117,12 @@ class ApiServer:
             return work()
 
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result(_WAIT)
+
+    def admit(self, name: str) -> None:
+        """Let a TFJob run that waits in the queue."""
+        over = {"type": "Suspended", "status": "False", "lastTransitionTime": self.now()}
+        change = {"spec": {"runPolicy": {"suspend": False}}, "status": {"conditions": [over]}}
+        self.call(lambda: self.store.merge("tfjobs", name, change))
 
     def left(self) -> list[str]:
         """Return what exists in the namespace: ``pods/a``."""
@@ -191,6 +199,8 @@ class ApiServer:
         try:
             if parts[1] == api_metrics.GROUP:
                 return web.json_response(self._measured(request))
+            if self.queue and parts[1] in (api_queue.GROUP, api_queue.PLACES):
+                return web.json_response(self.queue.answer(request.path))
             if "namespaces" not in parts:
                 return web.json_response(await self._about(request))
             parts = parts[parts.index("namespaces") + 2 : -1]
@@ -297,6 +307,8 @@ class ApiServer:
     def _create(self, kind: str, item: Object, request: web.Request) -> Object:
         if request.query.get("dryRun"):
             return {**item, "metadata": {**item["metadata"], "uid": "dry"}}
+        if self.queue and self.queue.takes(item):
+            item["spec"].setdefault("runPolicy", {})["suspend"] = True
         made = self.store.create(kind, item, NAMESPACE)
         if "Specs" in "".join(made.get("spec", {})):
             name = made["metadata"]["name"]
@@ -336,6 +348,8 @@ class ApiServer:
         """Create a job's pods, and judge it by their ends; any pod that fails ends the job."""
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         self._condition(kind, name, "Created")
+        if job["spec"].get("runPolicy", {}).get("suspend"):
+            await self._admitted(kind, name)
         made = [pod for pod in pods_of(job) if self.store.create("pods", pod, NAMESPACE)]
         await asyncio.sleep(0)
         for pod in made:
@@ -358,6 +372,13 @@ class ApiServer:
         for other, pod in self.store.owned(uid):  # cleanPodPolicy: Running
             if pod["kind"] == "Pod" and pod["status"].get("phase") == "Running":
                 self._delete(other, pod)
+
+    async def _admitted(self, kind: str, name: str) -> None:
+        """Wait until a suspended job is resumed."""
+        self._condition(kind, name, "Suspended")
+        async for event in self.store.watch(kind, {"fieldSelector": f"metadata.name={name}"}):
+            if not event["object"]["spec"]["runPolicy"]["suspend"]:
+                break
 
     async def _control(self, job: Object) -> None:
         """Do what the Job controller does for an Indexed Job without restarts."""

@@ -1,7 +1,7 @@
 """Jobs that wait in a queue of Kueue: what it says about them, and when it lets them run.
 
 Kueue keeps a job suspended until its queue has room for all replicas. Why a job waits is read by
-:mod:`.workloads`.
+:mod:`.workloads`, and its place in the queue by :mod:`.queue_place`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis, status, workloads
+from ciao_kernel.backends.kubernetes.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
@@ -40,18 +41,19 @@ def waits(item: Object) -> bool:
     return bool(queue_of(item)) and apis.is_suspended(item)
 
 
-def words(item: Object, why: str = "") -> str:
-    """Return what is said of a job that waits, with the reason if one is known."""
-    return f"waits in queue {queue_of(item)}" + (f": {why}" if why else "")
+def words(item: Object, why: str = "", place: str = "") -> str:
+    """Return what is said of a job that waits, with its place and the reason if they are known."""
+    where = f"waits in queue {queue_of(item)}" + (f", {place}" if place else "")
+    return where + (f": {why}" if why else "")
 
 
 class QueueReasons:
-    """Finds why a job waits in its queue.
+    """Finds why a job waits in its queue, and where.
 
     Args:
         client: The API server.
         job: The job.
-        on_new_reason: Called when there is a new reason.
+        on_new_reason: Called when there is a new reason or place.
     """
 
     def __init__(self, client: Client, job: Job, on_new_reason: Callable[[], None]) -> None:
@@ -61,6 +63,7 @@ class QueueReasons:
         self._asked = 0.0
         self._denied = 0
         self._workload = workloads.Workload(client, job)
+        self._place = QueuePlace(client, job, on_new_reason)
         self._now = client.clock.now
         self._reason = ""
         self._since = 0.0
@@ -71,7 +74,8 @@ class QueueReasons:
         self._notice: str | None = None
 
     async def close(self) -> None:
-        """Stop reading events."""
+        """Stop reading events and places."""
+        await self._place.close()
         if self._asking:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -90,6 +94,7 @@ class QueueReasons:
                 self._notice = f"queue {queue_of(item)} admitted {self._job.name} after {waited}."
             self._ran = self._ran or any(one.state is State.RUNNING for one in now.replicas)
             self._since, self._said, self._reason = 0.0, "", ""
+            self._place.forget()
             return None
         began = time.monotonic()
         self._since = self._since or began
@@ -97,7 +102,8 @@ class QueueReasons:
             self._asked = began
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask(uid))
-        text = words(item, self._reason)
+        self._place.ask(queue_of(item), uid)
+        text = words(item, self._reason, self._place.text)
         if workloads.waits_in_vain(self._reason) and not self._ran:
             message = f"{self._job.name} can never run in queue {queue_of(item)}: {self._reason}"
             return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -44,27 +45,43 @@ def status_of(item: Any) -> Status:
 
 
 class Server:
-    """Answers requests for events, and for Workloads if it has some.
+    """Answers requests for events, and for Workloads and places if it has some.
 
     Args:
         answer: Returns events by their selector.
         workloads: What users may list; None: they may not.
+        place: The job's place in its queue; None: places are not told.
     """
 
     def __init__(
-        self, answer: Callable[[str], list[Any]], workloads: list[Any] | None = None
+        self,
+        answer: Callable[[str], list[Any]],
+        workloads: list[Any] | None = None,
+        place: int | None = None,
     ) -> None:
-        self.answer, self.workloads = answer, workloads
+        self.answer, self.workloads, self.place = answer, workloads, place
         self.asked: list[str] = []
         self.clock = Clock()
 
     async def known(self, path: str, body: Any = None) -> Any:
         if path == "/apis/kueue.x-k8s.io":
             return {"preferredVersion": {"version": "v1beta2"}}
+        if path == "/apis/visibility.kueue.x-k8s.io":
+            if self.place is None:
+                raise Refused("not found", "", code=404, reason="NotFound")
+            return {"versions": [{"version": "v1beta2"}]}
         assert path.endswith("selfsubjectrulesreviews")
         rule = {"verbs": ["get", "list"], "apiGroups": ["*"], "resources": ["workloads"]}
+        more = {**rule, "resources": ["localqueues/pendingworkloads"]}
         rules = [rule] if self.workloads is not None else []
-        return {"status": {"incomplete": False, "resourceRules": rules}}
+        return {"status": {"incomplete": False, "resourceRules": [*rules, more]}}
+
+    async def text(self, path: str) -> bytes:
+        assert path.endswith("/localqueues/team/pendingworkloads")
+        meta = {"ownerReferences": [{"uid": "j"}]}
+        return json.dumps(
+            {"items": [{"metadata": meta, "positionInLocalQueue": self.place}]}
+        ).encode()
 
     async def get(self, path: str, *, fieldSelector: str = "", labelSelector: str = "") -> Any:
         if labelSelector:
@@ -101,8 +118,9 @@ def told(server: Server, *looks: Any) -> tuple[list[Status | None], list[str]]:
             reasons._asked = 0.0
             found.append(reasons.explain(status_of(item), item, "j"))
             notices += [text] if (text := reasons.notice()) else []
-            if reasons._asking:
-                await reasons._asking
+            for asking in (reasons._asking, reasons._place._asking):
+                if asking:
+                    await asyncio.gather(asking, return_exceptions=True)
         await reasons.close()
         return found, notices
 
@@ -187,6 +205,18 @@ def test_who_may_read_workloads_gets_the_reason_from_them() -> None:
     assert then
     assert then.message == "waits in queue team: couldn't assign flavors: busy"
     assert server.asked == []
+
+
+def test_the_place_in_line_stands_before_the_reason() -> None:
+    (_, then, ran, again), notices = told(Server(events, place=2), WAITS, WAITS, RUNS, WAITS)
+    assert then
+    assert then.message == f"waits in queue team, 3rd in line: {FULL}, 28Mi more needed"
+    assert ran is None
+    assert again
+    assert again.message == "waits in queue team"  # it is at another place now
+    assert notices == [
+        "mnist has lost its place, and its pods are deleted; it waits in queue team."
+    ]
 
 
 def test_a_workload_that_does_not_tell_yet_leaves_the_events() -> None:
