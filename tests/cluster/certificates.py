@@ -35,6 +35,20 @@ def issue(at: Layout) -> None:
     for name in ("admin", "controller-manager", "scheduler", "proxy", "kubelet"):
         write_kubeconfig(at, at.pki / f"{name}.kubeconfig", name)
     write_kubeconfig(at, at.kubeconfig, "admin")
+    issue_front(at)
+
+
+def issue_front(at: Layout) -> None:
+    """Write the certificate by which servers of further APIs know the API server, unless it exists.
+
+    It has an authority of its own: with that of the clients no client would be known any more.
+    """
+    if (at.pki / "front.crt").exists():
+        return
+    _key(at.pki / "front-ca.key")
+    run(["openssl", "req", "-x509", "-new", "-key", at.pki / "front-ca.key", "-days", "365",
+         "-subj", "/CN=ciao-front-ca", "-out", at.pki / "front-ca.crt"])  # fmt: skip
+    sign(at, "front", "/CN=front-proxy-client", authority="front-ca")
 
 
 def sign(
@@ -43,8 +57,9 @@ def sign(
     subject: str,
     names: list[str] | None = None,
     addresses: list[str] | None = None,
+    authority: str = "ca",
 ) -> None:
-    """Write NAME.key and NAME.crt, signed by the cluster's authority, good for both directions."""
+    """Write NAME.key and NAME.crt, signed by an authority, good for both directions."""
     _key(at.pki / f"{name}.key")
     others = [f"DNS:{n}" for n in names or ()] + [f"IP:{a}" for a in addresses or ()]
     extensions = at.pki / f"{name}.ext"
@@ -54,7 +69,8 @@ def sign(
     )
     request = run(["openssl", "req", "-new", "-key", at.pki / f"{name}.key", "-subj", subject])
     run(
-        ["openssl", "x509", "-req", "-CA", at.pki / "ca.crt", "-CAkey", at.pki / "ca.key",
+        ["openssl", "x509", "-req", "-CA", at.pki / f"{authority}.crt",
+         "-CAkey", at.pki / f"{authority}.key",
          # A number of its own, not the next one of a file that two tests may change at once.
          "-set_serial", f"0x{secrets.token_hex(16)}", "-days", "365", "-extfile", extensions,
          "-out", at.pki / f"{name}.crt"],

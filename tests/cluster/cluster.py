@@ -168,6 +168,7 @@ class Cluster:
         with ThreadPoolExecutor(len(usual)) as pool:
             well = dict(zip(usual, pool.map(self.well, usual), strict=True))
         broken = [name for name in usual if not well[name]]
+        certificates.issue_front(self.at)  # a cluster of an older tree has none
         for name in broken:
             print(f"==> {name} does not do its work; starting it again", flush=True)
             if name in alive:

@@ -89,6 +89,14 @@ def parts(at: Layout) -> dict[str, Part]:
                 f"--service-account-key-file={PKI}/service-account.pub",
                 f"--service-account-signing-key-file={PKI}/service-account.key",
                 "--service-account-issuer=https://kubernetes.default.svc",
+                # For servers of further APIs, such as a metrics server.
+                f"--requestheader-client-ca-file={PKI}/front-ca.crt",
+                "--requestheader-allowed-names=front-proxy-client",
+                "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+                "--requestheader-group-headers=X-Remote-Group",
+                "--requestheader-username-headers=X-Remote-User",
+                f"--proxy-client-cert-file={PKI}/front.crt",
+                f"--proxy-client-key-file={PKI}/front.key",
                 # Without it an end by SIGTERM waits a minute for watches that stay open.
                 "--shutdown-watch-termination-grace-period=2s",
             ),
