@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -24,10 +26,9 @@ VERSION = "kueue.x-k8s.io/v1beta2"
 def start(cluster: Cluster) -> None:
     """Put it into the cluster unless it is there; its webhooks answer when it returns."""
     image = cluster.put(recipes.KUEUE)
-    text = cluster.kubectl("kustomize", str(programs("kueue") / "config" / "default"))
     objects = [
         _changed(one, image)
-        for one in yaml.safe_load_all(text)
+        for one in _released(cluster)
         # A server of an aggregated API that is away lets no namespace go.
         if one["kind"] != "APIService"
     ]
@@ -38,6 +39,28 @@ def start(cluster: Cluster) -> None:
         "--timeout=140s",
     )  # fmt: skip
     until(lambda: _answers(cluster), "Kueue's webhooks to answer", 90, every=0.5)
+
+
+@contextmanager
+def places(cluster: Cluster) -> Iterator[None]:
+    """Let Kueue tell the places in its queues for a while; it listens for that anyway."""
+    (api,) = (
+        one
+        for one in _released(cluster)
+        if one["kind"] == "APIService" and one["spec"]["version"] == "v1beta2"
+    )
+    name, content = api["metadata"]["name"], json.dumps(api)
+    try:
+        cluster.kubectl("apply", "--server-side", "-f", "-", text=content)
+        cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{name}", "--timeout=140s")
+        yield
+    finally:
+        cluster.kubectl("delete", "apiservice", name, "--ignore-not-found")
+
+
+def _released(cluster: Cluster) -> list[dict[str, Any]]:
+    text = cluster.kubectl("kustomize", str(programs("kueue") / "config" / "default"))
+    return list(yaml.safe_load_all(text))
 
 
 def _answers(cluster: Cluster) -> bool:

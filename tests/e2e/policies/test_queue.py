@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from ciao_kernel.errors import DirectiveError, JobFailed
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
+from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.gateway.place import DEPLOY
 from tests.e2e.jobs.conftest import Team, made, rules
+from tests.e2e.policies import kueue
 from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = [
@@ -167,6 +170,36 @@ def test_a_queue_that_goes_away_ends_the_cell(reader: Team) -> None:
     assert isinstance(ended.error, JobFailed)
     assert "can never run in queue nosuch: LocalQueue nosuch doesn't exist" in ended.error.message
     assert reader.left() == []
+
+
+@pytest.fixture
+def places(reader: Team, queues: Cluster) -> Iterator[None]:
+    """Kueue tells places, until before the namespace goes."""
+    with kueue.places(queues):
+        yield
+
+
+def test_a_waiting_job_says_its_place_in_line(reader: Team, places: None) -> None:
+    running(reader, "first")
+    second = reader.run(cell("second", "%detach", QUEUE))
+    assert second.error is None, second.error
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        await wait(lambda: "third waits in queue default" in display.notices, PATIENCE)
+        start = "waits in queue default, {} in line: couldn't assign flavors"
+        await wait(lambda: display.status.message.startswith(start.format("2nd")), PATIENCE)
+        await end(reader, "first-worker-0")
+        await wait(lambda: display.status.message.startswith(start.format("1st")), PATIENCE)
+        await asyncio.to_thread(reader.namespace.wait_for_pod, "second-worker-0", "Running")
+        await end(reader, "second-worker-0")
+        await wait(lambda: b"here" in display.data("worker-0"), PATIENCE)
+        await end(reader, "third-worker-0")
+
+    ended = reader.run(cell("third", QUEUE), during=during)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    delete(reader)
 
 
 def test_a_kind_that_kueue_does_not_manage_says_that_it_runs_at_once(reader: Team) -> None:
