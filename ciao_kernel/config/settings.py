@@ -113,6 +113,13 @@ class Settings:
         },
     )
     queue: str = _setting("", Text(), "Queue of Kueue for jobs of cells without %queue.")
+    gang_scheduler: str = _setting(
+        "",
+        Text(),
+        "Scheduler that starts all replicas of a job together: volcano, or the name of one with "
+        "the coscheduling plug-in; empty: the cluster's own.",
+    )
+    gang_queue: str = _setting("", Text(), "Queue of Volcano, if that is the gangScheduler.")
     images: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"kind": Images(), "help": "Image of a framework's replicas on a cluster."},

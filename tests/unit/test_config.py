@@ -110,6 +110,8 @@ BAD = {
     "context": ["a\nb"],
     "namespace": ["a\nb", ["a"]],
     "queue": ["a\nb", ["a"]],
+    "gangScheduler": ["a\nb", ["a"]],
+    "gangQueue": ["a\0b", ["a"]],
     "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
     "tensorboardUrl": ["proxy/%PORT%/", "/proxy/8888/", "javascript:%PORT%", ["/%PORT%/"]],
     "volumes": ["claim", "claim=", "claim=relative", "=/data"],

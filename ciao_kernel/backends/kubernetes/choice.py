@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes import (
     checks,
+    gangs,
     indexed_manifest,
     indexed_rules,
     manifest,
@@ -95,6 +96,7 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
     """
     asked = plan.spec.cluster.api or settings.api
     choice = await _choice(asked, plan, target, settings)
+    gangs.check(settings, choice.api, choice.runtime)
     if choice.api in (TRAINER, JOB):
         version = await server_version(target)
         if version and not at_least(version, *_OLDEST):
@@ -205,6 +207,8 @@ async def _with_shared(
                 directive="api",
             )
         return f"{_NO_RUNTIME} (and the ClusterTrainingRuntime {name} does not allow {what})"
+    if settings.gang_scheduler and not insists:
+        return f"{_NO_RUNTIME} (and one of the cluster takes no gangScheduler)"
     caution = ""
     if fields.patches and queue_request.name_of(plan.spec.cluster, settings):
         if not insists:

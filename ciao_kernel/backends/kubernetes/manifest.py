@@ -10,6 +10,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes import (
     apis,
+    gangs,
     indexed_manifest,
     indexed_rules,
     job_metadata,
@@ -171,6 +172,7 @@ def objects(
         for group in plan.spec.groups
         if group.count
     }
+    pods = {role: gangs.pod(pod, settings, api) for role, pod in pods.items()}
     if api is MPI_OPERATOR:
         pods = {role: _named(pod, role, run) for role, pod in pods.items()}
     made = _rendered(plan, api, pods)
@@ -187,6 +189,7 @@ def objects(
     elif api is TRAINER:
         variables = trainer_manifest.config_map(plan, job.name)
         runtime = trainer_manifest.runtime(plan, job, pods, variables, artifact.python, run)
+        runtime = gangs.runtime(runtime, settings)
         spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
         own = (variables, runtime)
     elif api is JOB:
@@ -198,6 +201,7 @@ def objects(
         own = (variables, *indexed_manifest.services(job.name, len(possible)))
     else:
         policy = _run_policy(plan, settings, made)
+        policy |= gangs.policy(plan.spec, settings)
         # The launcher is a Job, which would start a failed program again.
         policy |= {"backoffLimit": 0} if api is MPI_OPERATOR else {}
         spec = {"runPolicy": policy, **made.spec}
@@ -211,6 +215,7 @@ def objects(
             **job_metadata.labels(job.name),
         },
         "annotations": {
+            **gangs.notes(plan.spec, settings, api),
             **dict(cluster.annotations),
             **job_metadata.notes(
                 job,

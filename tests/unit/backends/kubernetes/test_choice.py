@@ -292,6 +292,19 @@ def test_a_job_in_a_queue_uses_no_runtime_of_the_cluster_by_itself() -> None:
     assert choose(TF + "%queue=team\n", reader).api is TRAINER
 
 
+def test_a_gang_uses_no_runtime_of_the_cluster_and_must_have_a_field() -> None:
+    reader = Client(trainer=True, may=("trainjobs",), runtimes=("ciao-tensorflow",))
+    made = choose(TF, reader, gang_scheduler="volcano")
+    assert made.api is JOB
+    assert made.notice.endswith("(and one of the cluster takes no gangScheduler).")
+    with pytest.raises(SpecError, match="that runtime alone says how"):
+        choose(TF + "%api=trainer\n", reader, gang_scheduler="volcano")
+    with pytest.raises(SpecError, match="an Indexed Job has no field for the scheduler other"):
+        choose(TF, Client(), gang_scheduler="other")
+    assert choose(TF, Client("tfjobs"), gang_scheduler="other") == Choice(OPERATOR_V1)
+    assert choose(TF, Client(trainer=True), gang_scheduler="other").api is TRAINER
+
+
 def test_what_a_train_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:
     cell = TF + "%cleanPolicy=none\n"
     assert choose(cell, Client("tfjobs", trainer=True)) == Choice(OPERATOR_V1)
