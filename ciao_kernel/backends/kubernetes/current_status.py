@@ -1,7 +1,8 @@
 """The current status of a followed job, from all that is known: its object, its pods, the events.
 
 Reasons of waiting replicas come from :mod:`.pending_reasons`, those of jobs in queues from
-:mod:`.queues`, and ends that the object does not
+:mod:`.queues`, the sentence about a job of which only a part has nodes from
+:mod:`.partial_start`, and ends that the object does not
 show from :mod:`.foreseen` and :mod:`.sidecars`.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import foreseen, job_status, sidecars, status
+from ciao_kernel.backends.kubernetes.partial_start import PartialStart
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.backends.kubernetes.queues import QueueReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
@@ -39,6 +41,7 @@ class CurrentStatus:
         self._job = job
         self._reasons = PendingReasons(client, job, hopeless, on_new_reason, client.clock.now)
         self._queue = QueueReasons(client, job, on_new_reason)
+        self._partial = PartialStart()
         self._kept_pods = sidecars.KeptPods(job)
         self._notice: str | None = None
         self._failed_since = 0.0
@@ -74,11 +77,13 @@ class CurrentStatus:
             state, decider = outcome
             since = next(one.since for one in now.replicas if one.replica == decider)
             return replace(now, state=state, since=since, decided_by=decider)
-        return foreseen.failure(item, now, pods) or now
+        return foreseen.failure(item, now, pods) or self._partial.look(now, item)
 
     def notice(self) -> Notice | None:
         """Return what the user should know beside the status, once."""
-        text, self._notice = self._queue.notice() or self._notice, None
+        text = self._queue.notice() or self._partial.notice()
+        if text is None:
+            text, self._notice = self._notice, None
         return Notice(text) if text else None
 
     def decided(self, now: Status) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import current_status, status
+from ciao_kernel.backends.kubernetes import current_status, partial_start, status
 from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Replica, State, Status
@@ -59,3 +59,35 @@ def test_a_job_that_failed_without_a_replica_is_waited_for(monkeypatch: pytest.M
     item = job() | {"status": {"conditions": [late]}}
     now, may_end = looks(Members(w0=None, w1=None), item=item)
     assert (now.state, may_end) == (State.FAILED, False)
+
+
+def test_a_part_that_holds_nodes_is_told_and_leaves_no_word_in_the_jobs_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partial_start, "_LONG", -1.0)
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    part, failed = Members(w0=None, w1=None), Members(w0=3, w1=None)
+    for one in (part, failed):
+        waits = pod(None, "Pending", {"uid": "w1"}, conditions=[unscheduled])
+        one.pods[ONE] = waits | {"status": waits["status"] | {"containerStatuses": []}}
+
+    async def nothing(path: str, **query: str) -> Any:
+        return {"items": []}
+
+    async def main() -> None:
+        server: Any = SimpleNamespace(clock=ServerClock(), get=nothing)
+        current = CurrentStatus(server, JOB, 60.0, lambda: None)
+        now = current.status(job(), part, "j")  # type: ignore[arg-type]
+        assert (now.state, now.message) == (
+            State.RUNNING,
+            "1 of 2 replicas hold nodes, worker-1 waits",
+        )
+        notice = current.notice()
+        assert notice
+        assert "no node takes worker-1: 0/1 nodes are available. With a queue" in notice.text
+        assert current.notice() is None
+        now = current.status(job(), failed, "j")  # type: ignore[arg-type]
+        assert (now.state, now.message) == (State.FAILED, "")
+        await current.close()
+
+    asyncio.run(main())
