@@ -396,3 +396,41 @@ def test_an_operator_that_is_away_when_a_job_is_submitted(
         operator.thaw()
     well(team, ended)
     figure(complete(ended.display, 100, "worker-0", "worker-1"))
+
+
+@pytest.mark.second("faults")
+@pytest.mark.slow
+def test_two_jobs_of_three_workers_on_four_slots(
+    team: Team, local_cluster: Cluster, figure: Figure
+) -> None:
+    """The second one has a slot for one of its workers, holds it for nothing, and says so."""
+    three = BOTH.replace("%worker=2", "%worker=3;%gpu=example.com/slot:1")
+    all_of_them = ("worker-0", "worker-1", "worker-2")
+
+    def node(operation: str, **value: str) -> None:
+        paths = [f"/status/{one}/example.com~1slot" for one in ("capacity", "allocatable")]
+        patch = json.dumps([{"op": operation, "path": path, **value} for path in paths])
+        argv = ("--subresource=status", "--type=json", "-p", patch)
+        local_cluster.kubectl("patch", "node", local_cluster.at.node, *argv)
+
+    async def during(display: Recorder, work: Work) -> None:
+        await wait(lambda: "1 of 3 replicas hold nodes" in display.notices, 300)
+        assert "Insufficient example.com/slot" in display.notices
+        assert "With a queue (%queue) a job starts as a whole" in display.notices
+        await wait(lambda: display.status.message.startswith("1 of 3 replicas hold nodes"))
+        await end(team, first.display, *all_of_them)
+        await wrote(display, "000000", *all_of_them)
+        await wait(lambda: display.status.message == "")
+        await end(team, display, *all_of_them)
+
+    try:
+        node("add", value="4")
+        first = team.run("%name=first\n%detach\n" + three + ENDLESS)
+        assert first.error is None, first.error
+        for replica in all_of_them:
+            team.namespace.wait_for_pod(f"first-{replica}", "Running")
+        second = team.run("%name=second\n" + three + ENDLESS, during=during)
+        assert second.error is None, second.error
+    finally:
+        node("remove")
+    figure(f"said {second.display.notices.count('replicas hold nodes')} times")
