@@ -7,15 +7,15 @@ of years ago, which required nothing yet.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import venv
 from pathlib import Path
 
 import pytest
 
+from tests.helpers import pip_index
 from tests.helpers.installed import build, run
 from tests.helpers.once import once
+from tests.helpers.pip_index import PIP
 
 pytestmark = [
     pytest.mark.second("gateway"),
@@ -34,7 +34,6 @@ NEIGHBOURS = [
     "jupyterhub>=5",
     GATEWAY,
 ]
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +48,7 @@ def make(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def index() -> None:
-    """Skip the test if pip's index does not answer."""
-    options = ("--dry-run", "--ignore-installed", "--no-deps", "--retries", "1", "--timeout", "20")
-    done = subprocess.run([*PIP, "install", *options, "wheel"], capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        pytest.skip(f"pip's index cannot be reached: {last}")
+    pip_index.skip_unless_reached()
 
 
 @pytest.mark.usefixtures("index")

@@ -26,13 +26,12 @@ ONLY_LOOKED_AT = {
     "README.md": 2,
     "CONTRIBUTING.md": 1,
     "docs/architecture.md": 3,
-    "docs/recipes.md": 2,
     "docs/data.md": 4,
     "docs/inside.md": 7,
     "docs/queues.md": 2,
 }
-"""Drawings, a synopsis, cells whose code is the reader's, cells for libraries that the tests do
-not have, and what a cell shows at a moment: how many of them on which page."""
+"""Drawings, a synopsis, cells whose code is the reader's, and what a cell shows at a moment: how
+many of them on which page."""
 PROGRAMS = "docs/jupyter.md"
 LONG = {
     "docs/index.md",
