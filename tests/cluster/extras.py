@@ -63,6 +63,7 @@ EXTRAS: Mapping[str, Extra] = {
     "kwok": Extra(programs=("kwok",)),
     "policies": Extra(programs=("kube-router",), slice="gateway"),
     "kueue": Extra(programs=("kueue",), slice="operators"),
+    "metrics_server": Extra(programs=("metrics-server",), slice="operators"),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
     "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slice="operators"),
     "mpi_operator": Extra(images=(recipes.MPI_OPERATOR, recipes.MPI_SSH_IMAGE), slice="operators"),

@@ -35,6 +35,7 @@ _PACKAGES = {
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok",),
     "kube-router": ("./policies",),
     "kueue": ("sigs.k8s.io/kueue/cmd/kueue",),
+    "metrics-server": ("sigs.k8s.io/metrics-server/cmd/metrics-server",),
     "older-operator": ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
     "s2i": ("github.com/openshift/source-to-image/cmd/s2i",),
     "trainer": (

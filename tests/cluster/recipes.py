@@ -179,6 +179,11 @@ KUEUE = Image(
     programs=(("kueue", "kueue", "manager"),),
     config={"Entrypoint": ["/manager"], "Env": [_PATH]},
 )
+METRICS_SERVER = Image(
+    "metrics-server:1",
+    programs=(("metrics-server", "metrics-server", "metrics-server"),),
+    config={"Entrypoint": ["/metrics-server"], "Env": [_PATH], "User": "65532"},
+)
 _GATEWAY_CONFIG = _config(["jupyter"])
 ENTERPRISE_GATEWAY = Image(
     f"enterprise-gateway:{tag(GATEWAY, _GATEWAY_CONFIG)}", GATEWAY, config=_GATEWAY_CONFIG
