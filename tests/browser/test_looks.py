@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Locator
 
 from tests.browser.lab import Color, Lab
 from tests.browser.server import Server
@@ -29,6 +29,24 @@ def luminance(color: Color) -> float:
 def contrast(one: Color, other: Color) -> float:
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
+
+
+def opaque(picture: Locator) -> list[Color]:
+    """The colours of all dots of a picture that are drawn in full: texts, axes and curves."""
+    found: list[list[int]] = picture.evaluate(
+        """async image => {
+            await image.decode();
+            const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
+            const context = canvas.getContext('2d');
+            context.drawImage(image, 0, 0);
+            const dots = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            const colors = new Set();
+            for (let at = 0; at < dots.length; at += 4)
+                if (dots[at + 3] === 255) colors.add(dots.slice(at, at + 3).join());
+            return [...colors].map(color => color.split(',').map(Number));
+        }"""
+    )
+    return [(red, green, blue) for red, green, blue in found]
 
 
 CELLS = [
@@ -74,14 +92,11 @@ def test_everything_can_be_read(
             value = contrast(*lab.colors(element))
             found[f"cell {number} {name} {lab.read(element)[:30]!r}"] = value
     # The page shows the picture as an image, whose parts have no style to ask for.
-    picture = lab.cell(CURVES).locator(".jp-RenderedSVG img[src^='data:image/svg+xml']")
+    picture = lab.cell(CURVES).locator(".jp-RenderedImage img[src^='data:image/png']")
     _, ground = lab.colors(picture)
-    (data,) = [one["data"] for one in lab.outputs(CURVES) if "image/svg+xml" in one.get("data", {})]
-    inks = set(re.findall(r'<text [^>]*fill="#(\w{6})"', data["image/svg+xml"]))
-    assert inks
-    for ink in inks:
-        red, green, blue = bytes.fromhex(ink)
-        assert contrast((red, green, blue), ground) >= FIXED
+    inks = opaque(picture)
+    assert len(inks) >= 3  # the texts' and two replicas'
+    assert min(contrast(ink, ground) for ink in inks) >= FIXED
     # What is called light is light: an earlier page may have left the other theme.
     assert (luminance(ground) > 0.5) == (theme == "light"), ground
     assert len(found) > 12
@@ -89,6 +104,58 @@ def test_everything_can_be_read(
     figure(f"least contrast {found[least]:.1f}: {least}")
     short = {name: round(value, 1) for name, value in found.items() if value < READABLE}
     assert [name for name, value in short.items() if "[worker-" not in name or value < FIXED] == []
+
+
+CONFINED = (
+    JOB + "%plot=loss,accuracy\nimport os, time\ni = 0\n"
+    "while not os.path.exists({!r}):\n"
+    "    i += 1\n    print('loss', 1 / i, 'accuracy', 1 - 1 / i, flush=True)\n    time.sleep(.1)"
+)
+"""Draws until a file is there."""
+EDGES = """kind => {
+    const image = document.querySelector(`img[src^='data:image/${kind}']`);
+    const place = image.closest('.jp-OutputArea-output'), area = image.closest('.jp-OutputArea');
+    const box = image.getBoundingClientRect();
+    return {
+        width: box.width, height: box.height, right: box.right,
+        most: Math.min(
+            place.getBoundingClientRect().right, area.getBoundingClientRect().right, innerWidth
+        ),
+        scrolled: place.scrollWidth - place.clientWidth,
+    };
+}"""
+
+
+@pytest.mark.second("browser")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1000, 700])
+def test_a_picture_is_never_cut_at_its_right_end(
+    serve: Callable[..., Server],
+    open_lab: Callable[..., Lab],
+    figure: Callable[[str], None],
+    tmp_path: Path,
+    width: int,
+    theme: str,
+) -> None:
+    enough = tmp_path / "enough"
+    lab = open_lab(serve("lab"), [CONFINED.format(str(enough))])
+    lab.theme(theme)
+    lab.page.set_viewport_size({"width": width, "height": 900})
+    lab.run(0)
+    for kind in ("svg+xml", "png"):
+        lab.cell(0).locator(f"img[src^='data:image/{kind}']").wait_for()
+        edges = lab.page.evaluate(EDGES, kind)  # in one step: a live picture is replaced
+        figure(
+            f"{kind}: {edges['width']:.0f} px wide, {edges['most'] - edges['right']:.0f} px left"
+        )
+        assert 0 < edges["right"] <= edges["most"] + 0.5, kind
+        assert edges["scrolled"] == 0, kind
+        assert 200 < edges["width"] <= 720
+        # It is smaller as a whole, and not pressed together.
+        assert 0.6 < edges["height"] / edges["width"] < 0.95
+        enough.touch()
+    lab.wait_done(0)
+    assert lab.cell(0).locator(".jp-OutputArea-output img").count() == 1
 
 
 LIVE = (

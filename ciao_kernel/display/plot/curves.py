@@ -1,7 +1,9 @@
 """Curves of a job whose cell contains ``%plot``; not imported for other jobs.
 
-JupyterLab shows no SVG in untrusted notebooks, and GitHub and PDFs show no SVG either: there the
-PNG of the kept curves is shown.
+While the job runs, a cell shows an image element with the SVG in it, whose width the page limits.
+A narrow JupyterLab would cut an output of its own (``image/svg+xml``), and an SVG element in HTML
+would leave bare texts in a notebook that is not trusted. What is kept is PNG alone: each place
+shows it, JupyterLab without trust, GitHub and PDFs too.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 from ciao_kernel.display.plot.chart import PANELS, draw
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.sparklines import brief, describe, unseen
-from ciao_kernel.display.plot.svg import Picture, svg
+from ciao_kernel.display.plot.svg import Picture, html, printable
 from ciao_kernel.model import Job, Output
 
 _SHARE = 0.25
@@ -77,7 +79,9 @@ class Curves:
             return None
         self._stale = False
         picture = self._picture()
-        return self._bundle(picture) if picture else {"text/plain": self._waiting()}
+        if picture is None:
+            return {"text/plain": self._waiting()}
+        return {"text/plain": self._text(), "text/html": html(picture)}
 
     def keep(self) -> tuple[dict[str, str], Mapping[str, Any]]:
         """Return the final curves and their metadata by MIME type; slow, because of the PNG."""
@@ -88,8 +92,8 @@ class Curves:
             return {"text/plain": "%plot: nothing to draw"}, {}
         image = base64.b64encode(png(picture)).decode("ascii")
         # The PNG may have two dots per CSS pixel: without a size it would be shown too large.
-        size = {"width": picture.width, "height": picture.height}
-        return {**self._bundle(picture), "image/png": image}, {"image/png": size}
+        size = {"width": picture.width, "height": picture.height, "alt": printable(picture.title)}
+        return {"text/plain": self._text(), "image/png": image}, {"image/png": size}
 
     def summary(self) -> str:
         """Return one line for front ends that never replace the first text by the picture."""
@@ -113,8 +117,8 @@ class Curves:
         title = f"{' and '.join(names)} of {self._job.name}"
         return draw(self._metrics, title) if names else None
 
-    def _bundle(self, picture: Picture) -> dict[str, str]:
-        return {"text/plain": "\n".join(self.lines()), "image/svg+xml": svg(picture)}
+    def _text(self) -> str:
+        return "\n".join(self.lines())
 
     def _waiting(self) -> str:
         """Return the text that is shown before the first picture."""

@@ -1,7 +1,7 @@
 """Draws a picture as PNG, with only the standard library.
 
-For places that show no SVG: untrusted notebooks in JupyterLab, GitHub, PDFs. The PNG is drawn
-once, when a job is over.
+For saved notebooks, wherever they are shown: GitHub, PDFs and untrusted notebooks in JupyterLab
+show no SVG. The PNG is drawn once, when a job is over.
 """
 
 from __future__ import annotations

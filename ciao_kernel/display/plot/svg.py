@@ -6,6 +6,7 @@ in light and dark notebooks, where no style sheet reaches it.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -65,12 +66,25 @@ class Picture:
 
 def svg(picture: Picture) -> str:
     """Write a picture as SVG: no script, no style sheet, no link."""
-    width, height, title = picture.width, picture.height, escape(_printable(picture.title))
+    width, height, title = picture.width, picture.height, escape(printable(picture.title))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" '
         'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif">'
         f"<title>{title}</title>{''.join(map(_drawn, picture.shapes))}</svg>"
+    )
+
+
+def html(picture: Picture) -> str:
+    """Write a picture as an image element: as wide as it is, or as its place if that is narrower.
+
+    Browsers run no script and load nothing for such an image.
+    """
+    data = base64.b64encode(svg(picture).encode()).decode("ascii")
+    return (
+        f'<img src="data:image/svg+xml;base64,{data}" width="{picture.width}" '
+        f'height="{picture.height}" alt="{escape(printable(picture.title))}" '
+        'style="display:block;margin:0;max-width:100%;height:auto">'
     )
 
 
@@ -80,7 +94,7 @@ def _drawn(shape: Shape) -> str:
         weight = ' font-weight="600"' if shape.bold else ""
         return (
             f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" font-size="{shape.size:g}" '
-            f'fill="{INK}"{anchor}{weight}>{escape(_printable(shape.text))}</text>'
+            f'fill="{INK}"{anchor}{weight}>{escape(printable(shape.text))}</text>'
         )
     if isinstance(shape, Area):
         path = f"M{_path(shape.top)}L{_path(shape.bottom[::-1])}Z"
@@ -99,6 +113,6 @@ def _path(points: Sequence[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _printable(text: str) -> str:
-    """Replace control characters: XML does not accept them, not even escaped."""
+def printable(text: str) -> str:
+    """Replace control characters in a text: XML does not accept them, not even escaped."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

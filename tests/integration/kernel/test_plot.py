@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Callable
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from tests.helpers.colors import uncolored
 from tests.helpers.kernels import Place, Request
+from tests.helpers.pictures import texts
 
 PLAIN = """\
 %framework=tensorflow
@@ -69,15 +69,20 @@ def pictures(request: Request) -> list[dict[str, Any]]:
     return shown
 
 
-def texts(picture: dict[str, Any]) -> list[str]:
-    root = ElementTree.fromstring(picture["data"]["image/svg+xml"])
-    return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+def drawn(request: Request) -> list[str]:
+    """The texts of the newest picture that was drawn while the job ran or ended."""
+    live = [picture["data"]["text/html"] for picture in pictures(request) if has_html(picture)]
+    return texts(live[-1])
+
+
+def has_html(picture: dict[str, Any]) -> bool:
+    return "text/html" in picture["data"]
 
 
 def kept(request: Request) -> dict[str, Any]:
     """The last picture, which the notebook keeps."""
     last = pictures(request)[-1]
-    assert set(last["data"]) == {"text/plain", "image/svg+xml", "image/png"}
+    assert set(last["data"]) == {"text/plain", "image/png"}
     assert base64.b64decode(last["data"]["image/png"]).startswith(b"\x89PNG\r\n\x1a\n")
     assert last["metadata"]["image/png"]["width"] == 720
     return last
@@ -86,8 +91,8 @@ def kept(request: Request) -> dict[str, Any]:
 def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     request = kernel.execute(PLAIN)
     kernel.wait_running(request, place)
-    kernel.wait(lambda: "image/svg+xml" in pictures(request)[-1]["data"], "a picture")
-    kernel.wait(lambda: "worker-1 1.011" in texts(pictures(request)[-1]), "the last point so far")
+    kernel.wait(lambda: has_html(pictures(request)[-1]), "a picture")
+    kernel.wait(lambda: "worker-1 1.011" in drawn(request), "the last point so far")
     live = pictures(request)
     assert live[0]["data"] == {"text/plain": "%plot: loss and losss are drawn here"}
     assert all("image/png" not in picture["data"] for picture in live)
@@ -96,7 +101,8 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     kernel.finish(request)
     assert request.status == "ok"
     last = kept(request)
-    assert {"loss", "step", "worker-0 nan", "worker-1 nan", "× nan or inf"} <= {*texts(last)}
+    shown = drawn(request)
+    assert {"loss", "step", "worker-0 nan", "worker-1 nan", "× nan or inf"} <= {*shown}
     lines = last["data"]["text/plain"].splitlines()
     assert [line.split()[:2] for line in lines] == [["loss", "worker-0"], ["loss", "worker-1"]]
     assert all(line.endswith("nan at step 100") for line in lines)
@@ -109,7 +115,7 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
     # The wish is in the job's header: who attaches sees the same.
     (folder,) = place.job_folders()
     again = kernel.run(f"%ciao attach {folder.name}")
-    assert texts(kept(again)) == texts(last)
+    assert drawn(again) == shown
     assert kept(again)["data"]["text/plain"] == last["data"]["text/plain"]
 
 
@@ -120,7 +126,8 @@ def test_a_stopped_job_keeps_its_curves(kernel: Any, place: Place) -> None:
     kernel.finish(request)
     assert request.error == "KeyboardInterrupt"
     kernel.wait(lambda: "image/png" in pictures(request)[-1]["data"], "the last picture")
-    assert "worker-0 0.01099" in texts(kept(request))
+    assert "0.01099 at step 90" in kept(request)["data"]["text/plain"]
+    assert "worker-0 0.01099" in drawn(request)
     place.wait_empty()
 
 
@@ -169,6 +176,7 @@ def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
     assert request.status == "ok"
     kinds = ("display_data", "update_display_data")
     assert all("text/html" in content["data"] for content in request.of(*kinds))
+    assert not any("plot" in one["transient"]["display_id"] for one in request.of(*kinds))
     used = kernel.run("import sys, json\nprint(json.dumps([*sys.modules]))")
     package = "ciao_kernel.display.plot"
     assert not [name for name in json.loads(used.text) if f"{name}.".startswith(f"{package}.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import struct
@@ -16,10 +17,13 @@ from ciao_kernel.display.plot import aggregate, axes, chart, curves, sparklines
 from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.png import png
 from ciao_kernel.display.plot.stroke_font import length, strokes
-from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Text, svg
+from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Text, html, svg
 from ciao_kernel.magics import plots
 from ciao_kernel.model import Job, Output, Replica
 from ciao_kernel.model.replica_colors import color_of
+from tests.helpers.pictures import image
+from tests.helpers.pictures import svg as svg_of
+from tests.helpers.pictures import texts as texts_of
 
 ONE, TWO = Replica("worker", 0), Replica("worker", 1)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -434,6 +438,34 @@ def test_labels_beside_the_axis_have_room() -> None:
     assert all(text.x - length(text.text, text.size) > 0 for text in beside)
 
 
+def test_a_live_picture_is_an_image_that_fits_into_a_narrow_page() -> None:
+    picture = Picture(720, 300, [Text(1, 2, "<b>\ud800")], 'loss of "mnist" <script>\x07')
+    written = html(picture)
+    shown = image(written)
+    assert svg_of(written) == svg(picture)
+    assert texts_of(written) == ["<b>\ufffd"]
+    assert (shown["width"], shown["height"]) == ("720", "300")
+    assert shown["alt"] == 'loss of "mnist" <script>\ufffd'
+    assert {*shown["style"].split(";")} >= {"max-width:100%", "height:auto"}
+    assert "<script" not in written
+
+
+def test_what_is_kept_is_a_png_with_its_size_and_description() -> None:
+    some = curves.Curves(job(), ("loss",))
+    some.output(Output(ONE, b"loss 1\nloss 2\n", 2))
+    live = some.draw()
+    assert live is not None
+    kept, metadata = some.keep()
+    assert {*kept} == {"text/plain", "image/png"}
+    assert kept["text/plain"] == live["text/plain"]
+    shown = image(live["text/html"])
+    told = metadata["image/png"]
+    assert (str(told["width"]), str(told["height"])) == (shown["width"], shown["height"])
+    assert told["alt"] == shown["alt"] == "loss of mnist"
+    wide, high = struct.unpack(">II", base64.b64decode(kept["image/png"])[16:24])
+    assert (wide, high) == (2 * told["width"], 2 * told["height"])
+
+
 def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
     now = 0.0
 
@@ -455,7 +487,7 @@ def test_a_job_that_writes_faster_than_is_read_has_fewer_points() -> None:
     assert 500 < int(read[1].replace(",", "")) < 5_000
     drawn = some.draw()
     assert drawn is not None
-    assert {*drawn} == {"text/plain", "image/svg+xml"}
+    assert {*drawn} == {"text/plain", "text/html"}
     assert some.draw() is None
 
 
