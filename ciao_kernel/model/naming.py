@@ -21,4 +21,9 @@ def candidate(wanted: str | None, framework: str, number: int) -> str:
     """
     if wanted is None:
         return framework + "-" + "".join(secrets.choice(_LETTERS) for _ in range(5))
+    return numbered(wanted, number)
+
+
+def numbered(wanted: str, number: int) -> str:
+    """Return a wanted name for an attempt, from 1: from 2 on, the number is appended."""
     return wanted if number == 1 else f"{wanted}-{number}"

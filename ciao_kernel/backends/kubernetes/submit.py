@@ -211,12 +211,15 @@ async def submit(
     if said := await output_checks.way_notice(plan.spec, target, settings):
         emit(Notice(said))
     owner = None if outlive else await kernel_pod.owner(target)
+    ours = await validation.our_names(target, path, plan.name) if plan.name else {}
     likely_free = True  # the first name usually is, so its answer is not awaited
     for number in range(1, naming.MOST + 1):
         name = naming.candidate(plan.name, plan.framework.name, number)
-        if await validation.is_our_last(target, path, name):
+        if ours.get(name):
             continue
-        async with _asked(validation.taken(target, path, name) if plan.name else _free()) as answer:
+        new = name not in ours
+        asked = validation.taken(target, path, name, asks_own=new) if plan.name else _free()
+        async with _asked(asked) as answer:
             if not likely_free and await answer:
                 continue
             likely_free = False

@@ -19,47 +19,75 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
-from ciao_kernel.model import Manifest
+from ciao_kernel.model import Manifest, naming
 
 _TRIED = 60.0
 """Seconds for which a job like an accepted job is not tried again."""
 _LIKE = "a job like "
-_NAMED = "a name given to "
+_NAMED = "names given to "
 _REMEMBERED = 86_400.0
 """Seconds for which names that this process has given are asked for first."""
+_AT_ONCE = 8
+"""Such names that are asked for together."""
 _FROM_CACHE = {"resourceVersion": "0"}
 """Query for the API server's memory, which saves it a read of its database."""
 
 
 def remember(target: Target, path: str, name: str) -> None:
-    """Note that this process has given the name to a job, for :func:`is_our_last`."""
-    target.client.cache_set(_NAMED + f"{path}/{name}", {}, _REMEMBERED)
+    """Note that this process has given the name to a job, for :func:`our_names`."""
+    names = target.client.cache_get(_NAMED + path) or {}
+    target.client.cache_set(_NAMED + path, {**names, name: True}, _REMEMBERED)
 
 
-async def is_our_last(target: Target, path: str, name: str) -> bool:
-    """Return whether a job that this process has made still has the name: one request tells.
+async def our_names(target: Target, path: str, wanted: str) -> dict[str, bool]:
+    """Return names that this process has given, and whether a job of that kind still has them.
 
-    An edited cell with ``%name`` comes after such a job, and asks all kinds for the next name only.
+    An edited cell with ``%name`` comes after such jobs, and asks all kinds for the next name only.
+    The names are asked for together; names behind the first free one may be missing.
+
+    Args:
+        target: Cluster and namespace.
+        path: Path of all jobs of the kind.
+        wanted: The name in the cell, without a number.
     """
-    at = f"{path}/{name}"
-    return target.client.cache_get(_NAMED + at) is not None and await _seen(target, at, {})
+    given = target.client.cache_get(_NAMED + path) or {}
+    numbers = range(1, naming.MOST + 1) if given else ()
+    names = [one for number in numbers if (one := naming.numbered(wanted, number)) in given]
+    found: dict[str, bool] = {}
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        # Not from the server's memory: the last of them may have been created a moment ago.
+        seen = await asyncio.gather(*(_seen(target, f"{path}/{one}", {}) for one in some))
+        found |= dict(zip(some, seen, strict=True))
+        if not all(seen):
+            break
+    return found
 
 
-async def taken(target: Target, path: str, name: str) -> bool:
+async def taken(target: Target, path: str, name: str, *, asks_own: bool = True) -> bool:
     """Return whether a job of our kinds has that name, or pods of another kind's job use it.
 
     An empty answer from the server's memory is enough: the creation itself detects a name taken
     just now. Otherwise the server is asked again, because the objects may just have been deleted.
+
+    Args:
+        target: Cluster and namespace.
+        path: Path of all jobs of the kind that is created.
+        name: The name.
+        asks_own: Ask for a job of that kind too; False if :func:`our_names` has just found none.
     """
-    return await _there(target, path, name, _FROM_CACHE) and await _there(target, path, name, {})
+    first = await _there(target, path, name, _FROM_CACHE, asks_own=asks_own)
+    return first and await _there(target, path, name, {})
 
 
-async def _there(target: Target, path: str, name: str, how: Mapping[str, str]) -> bool:
+async def _there(
+    target: Target, path: str, name: str, how: Mapping[str, str], *, asks_own: bool = True
+) -> bool:
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
     api = apis.of_resource(apis.resource_of(path))
     query = {"labelSelector": f"{api.job_label}={name}", **how}
     own = [api.at(target.namespace, kind) for kind in api.plurals]
-    same = [_seen(target, f"{kind}/{name}", how) for kind in own]
+    same = [_seen(target, f"{kind}/{name}", how) for kind in own if asks_own or kind != path]
     same.append(_seen(target, next_try.path(target.namespace, name), how))
     others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)

@@ -105,6 +105,7 @@ class Kept:
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
         self.asked: list[str] = []
+        self.created: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path, every = request.path, {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
@@ -116,6 +117,7 @@ class Kept:
             body["metadata"] |= {"uid": str(len(self.objects))}
             if "dryRun" not in request.query:
                 self.objects[f"{path}/{body['metadata']['name']}"] = body
+                self.created.append(f"{path}/{body['metadata']['name']}")
             return web.json_response(body)
         if path.rpartition("/")[2].startswith("mnist"):
             self.asked += [path] if request.method == "GET" else []
@@ -149,23 +151,95 @@ def test_an_edited_cell_gets_the_next_name_and_a_deleted_job_frees_its_own() -> 
     assert asyncio.run(main()) == ["mnist", "mnist-2", "mnist-3", "mnist"]
 
 
+async def submitted(target: Target) -> str:
+    """Submit a cell with ``%name=mnist``; return the name of its job."""
+    plan, settings = plan_of("%name=mnist\n"), Settings()
+    job = await submit.submit(
+        plan, ConfigMapBuilder(settings), target, settings, print, outlive=True, told=set()
+    )
+    return job.name
+
+
 def test_a_name_of_a_job_before_is_asked_for_in_one_request() -> None:
     """All kinds are asked for the name that the new job gets: another kind may have it."""
-    server, settings = Kept(), Settings()
-    plan, jobs = plan_of("%name=mnist\n"), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+    server, jobs = Kept(), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
 
     async def main() -> None:
         async with client(server.answer) as api:
             for _ in range(2):
                 server.asked.clear()
-                builder = ConfigMapBuilder(settings)
-                target = Target(api, "team")
-                await submit.submit(
-                    plan, builder, target, settings, print, outlive=True, told=set()
-                )
+                await submitted(Target(api, "team"))
 
     asyncio.run(main())
     first = [path for path in server.asked if path.endswith("/mnist")]
     assert first == [f"{jobs}/mnist"]
     kinds = {path.split("/")[-2] for path in server.asked if path.endswith("/mnist-2")}
     assert {"tfjobs", "pytorchjobs", "trainjobs", "jobs"} <= kinds
+
+
+def test_a_name_that_is_free_again_is_asked_for_once_in_each_kind() -> None:
+    server, jobs = Kept(), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+
+    async def main() -> str:
+        async with client(server.answer) as api:
+            await submitted(Target(api, "team"))
+            del server.objects[f"{jobs}/mnist"]
+            server.asked.clear()
+            return await submitted(Target(api, "team"))
+
+    assert asyncio.run(main()) == "mnist"
+    assert sorted(server.asked) == sorted({*server.asked})
+    kinds = {path.split("/")[-2] for path in server.asked if path.endswith("/mnist")}
+    assert {"tfjobs", "pytorchjobs", "jaxjobs", "mpijobs", "trainjobs", "jobs"} <= kinds
+
+
+@pytest.mark.parametrize("other", ["pytorchjobs", "paddlejobs"])
+def test_a_name_that_another_kind_has_taken_meanwhile_is_not_given_again(other: str) -> None:
+    """Nothing of the cell exists under it, not even for a moment: the pods would be in the way."""
+    server, group = Kept(), "/apis/kubeflow.org/v1/namespaces/team"
+
+    async def main() -> str:
+        async with client(server.answer) as api:
+            await submitted(Target(api, "team"))
+            del server.objects[f"{group}/tfjobs/mnist"]
+            server.objects[f"{group}/{other}/mnist"] = {"metadata": {"name": "mnist", "uid": "x"}}
+            server.created.clear()
+            return await submitted(Target(api, "team"))
+
+    assert asyncio.run(main()) == "mnist-2"
+    names = [path.rpartition("/")[2] for path in server.created]
+    assert f"{group}/tfjobs/mnist-2" in server.created
+    assert all(name == "mnist-2" or name.startswith("mnist-2-") for name in names), names
+
+
+def test_the_names_of_many_jobs_before_are_asked_for_together() -> None:
+    """One after the other, each edit of a cell would wait longer than the one before."""
+    server, jobs = Kept(), "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+    waiting, most = 0, 0
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        nonlocal waiting, most
+        if not (request.method == "GET" and request.path.startswith(f"{jobs}/mnist")):
+            return await server.answer(request)
+        waiting += 1
+        most = max(most, waiting)
+        for _ in range(20):  # until those that were sent together have come
+            if waiting == 6:
+                break
+            await asyncio.sleep(0.01)
+        try:
+            return await server.answer(request)
+        finally:
+            waiting -= 1
+
+    async def main() -> list[str]:
+        async with client(slow) as api:
+            target = Target(api, "team")
+            names = [await submitted(target) for _ in range(6)]
+            server.asked.clear()
+            return [*names, await submitted(target)]
+
+    assert asyncio.run(main())[-1] == "mnist-7"
+    assert most == 6
+    before = [f"{jobs}/mnist{number}" for number in ("", "-2", "-3", "-4", "-5", "-6")]
+    assert sorted(path for path in server.asked if path in before) == sorted(before)
