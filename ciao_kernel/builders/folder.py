@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import site_bytecode
 from ciao_kernel.delivery.held_file import open_checked
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
@@ -88,6 +89,7 @@ def _copy(source: Source, work: Path, stop: threading.Event, copied: Callable[[i
             _copy_file(file.origin, target, stop, copied)
         if stop.is_set():
             return
+    site_bytecode.write(source, work)
 
 
 def _copy_file(

@@ -12,7 +12,10 @@ import importlib
 import json
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, which each process of the program would import
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMES, PROGRAM, TARGET = "CIAO_RESULT_NAMES", "CIAO_RESULT_PROGRAM", "CIAO_RESULT_TARGET"
 """Variables: what to write, the words that start the program, and where to write: a folder, or the

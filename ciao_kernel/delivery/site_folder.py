@@ -27,6 +27,10 @@ os.execvp(sys.argv[2], sys.argv[2:])
 VARIABLE = "CIAO_SITE"
 """Has the folder in a pod, for ranks of MPI: they do not inherit the variables of a command."""
 _START = "sitecustomize.py"
+STARTED = frozenset(
+    f"{FOLDER}/{name}" for name in (_START, *(f"{part}.py" for part in site_start.PARTS))
+)
+"""Paths of the modules that each process of a program imports before the program."""
 
 
 def add(source: Source, texts: Mapping[str, str], *, start: bool = True) -> Source:

@@ -15,13 +15,13 @@ import importlib
 import os
 import sys
 
-_PARTS = ("ciao_result_writer", "ciao_stack_handler", "ciao_debugger", "ciao_post_mortem")
+PARTS = ("ciao_result_writer", "ciao_stack_handler", "ciao_debugger", "ciao_post_mortem")
 
 
 def start() -> None:
     """Start the parts that are in this folder, and import the next sitecustomize."""
     here = os.path.dirname(os.path.abspath(__file__))
-    for name in _PARTS:
+    for name in PARTS:
         if os.path.isfile(os.path.join(here, name + ".py")):
             sys.path.insert(0, here)
             try:

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, which each process of the program would import
+if TYPE_CHECKING:
+    from typing import Any
 
 SENTENCE = "ciao_breakpoint.txt"
 """File beside this one with the reason why breakpoint() is passed over; empty if it is not."""

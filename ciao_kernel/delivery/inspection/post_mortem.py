@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, which each process of the program would import
+if TYPE_CHECKING:
+    from typing import Any
 
 SECONDS = "ciao_post_mortem.txt"
 """File beside this one with the seconds for which the program is kept."""

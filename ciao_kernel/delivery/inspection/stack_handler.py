@@ -22,7 +22,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, which each process of the program would import
+if TYPE_CHECKING:
+    from typing import Any
 
 NAME = "ciao-inside-"
 """Name of the file; the number of the process follows, because a fork inherits the file."""
