@@ -6,20 +6,21 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
-    manifest,
-    output_sidecar,
     status,
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import trainer
-from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.manifest import Objects
 
 _GONE = 30.0
 """Seconds that pods may take to end beyond their grace period."""
@@ -202,6 +203,8 @@ def _key(job: Job) -> _Key:
 
 def _grace(pod: Manifest) -> float:
     """Return the seconds in which a deleted pod ends if its node answers."""
+    from ciao_kernel.backends.kubernetes import output_sidecar  # late: `ciao logs` deletes nothing
+
     if (own := output_sidecar.grace(pod)) is not None:
         return own
     told = status.get(pod, "spec", "terminationGracePeriodSeconds")
@@ -238,7 +241,7 @@ def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[st
     The job may own only some of them.
     """
     found, core = set(), f"/api/v1/namespaces/{job.place}"
-    for template in manifest.pod_templates(holder).values() if holder else ():
+    for template in template_holder.pod_templates(holder).values() if holder else ():
         for volume in status.many(template, "spec", "volumes"):
             if name := status.get(volume, "configMap", "name"):
                 found.add(f"{core}/configmaps/{name}")

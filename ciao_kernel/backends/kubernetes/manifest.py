@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import (
-    apis,
     gangs,
     indexed_manifest,
     indexed_rules,
@@ -35,6 +34,7 @@ from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
+from ciao_kernel.backends.kubernetes.template_holder import pod_templates as pod_templates
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
 from ciao_kernel.model.spec import OutputWay
@@ -248,15 +248,6 @@ def _named(pod: Manifest, role: str, run: str) -> Manifest:
     labels = {**meta["labels"], operator_v1.ROLE_LABEL: role}
     notes = {**meta["annotations"], job_metadata.RUN: run}
     return {**pod, "metadata": {**meta, "labels": labels, "annotations": notes}}
-
-
-def pod_templates(body: Manifest) -> Mapping[str, Manifest]:
-    """Return the pod templates of an object by role, as the kind spells it.
-
-    Args:
-        body: The job, or the object that has its templates (:mod:`.template_holder`).
-    """
-    return apis.of_item(body).templates(body)
 
 
 def shape(made: Objects) -> str:

@@ -12,14 +12,13 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.kubernetes import (
     apis,
     foreseen,
     job_metadata,
     output_sidecar,
-    sent_files,
     status,
 )
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
@@ -35,7 +34,11 @@ from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay, event_files
-from ciao_kernel.plugins import SentFiles
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader
+    from ciao_kernel.backends.kubernetes.output_registry import Repositories
+    from ciao_kernel.plugins import SentFiles
 
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
@@ -54,7 +57,8 @@ class OutputFetch:
         settings: Interpreter, limit, waiting times.
         wake: Called when something has changed.
         make: Makes the fetch from one replica.
-        on_claim: Returns the files that a pod copies to a claim.
+        on_claim: Returns the files that a pod copies to a claim, as :func:`.sent_files.on_claim`,
+            which None means.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class OutputFetch:
         settings: Settings,
         wake: Callable[[], None],
         make: Callable[..., Fetch] = Fetch,
-        on_claim: Callable[..., SentFiles] = sent_files.on_claim,
+        on_claim: Callable[..., SentFiles] | None = None,
     ) -> None:
         self._make, self._on_claim = make, on_claim
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
@@ -81,8 +85,8 @@ class OutputFetch:
         """Pods that send their files, by their uids."""
         self._removals: list[asyncio.Task[None]] = []
         self._events: list[Event] = []
-        self._registry = sent_files.registry(client, settings, job)
-        self._reader = sent_files.claim_reader(client, job, self._tell)
+        self._registry: Callable[[], Repositories] | None = None
+        self._reader: ClaimReader | None = None
         self._item: Object = {}
         self._said = set[str]()
         self._ending_since = 0.0
@@ -187,7 +191,8 @@ class OutputFetch:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._reader.close()
+        if self._reader is not None:
+            await self._reader.close()
 
     def _ends_job(
         self, item: Object, now: Status, replica: Replica, pod: Object, held: Collection[Replica]
@@ -234,11 +239,16 @@ class OutputFetch:
         return one
 
     def _sent(self, replica: Replica, pod: Object, view: LatestPod, way: OutputWay) -> SentFiles:
+        from ciao_kernel.backends.kubernetes import sent_files  # late: few jobs send files
+
         settings, job = self._settings, self._job
         if way is OutputWay.CLAIM:
-            return self._on_claim(
+            on_claim = self._on_claim or sent_files.on_claim
+            self._reader = self._reader or sent_files.claim_reader(self._client, job, self._tell)
+            return on_claim(
                 self._client, settings, job, replica, view, pod, self._item, self._reader
             )
+        self._registry = self._registry or sent_files.registry(self._client, settings, job)
         return sent_files.of_pod(self._client, settings, job, replica, view, way, self._registry)
 
     def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:

@@ -14,24 +14,19 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import output_claim, output_registry, output_store, status
+from ciao_kernel.backends.kubernetes import output_claim, status
 from ciao_kernel.backends.kubernetes.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output_registry import Push
-from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import (
-    checkpoints,
-    output_keeper,
-    registry_program,
-    replica_files,
-    results,
-    site_folder,
-)
+from ciao_kernel.delivery import checkpoints, output_keeper, replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.output_registry import Push
+    from ciao_kernel.backends.kubernetes.output_store import Upload
 
 NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
 REGISTRY_NAME = "ciao-output-registry"
@@ -85,6 +80,10 @@ def add(
         way: How they leave the pod.
         upload: What it needs for a bucket, a registry or a claim, if that is the way.
     """
+    # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
+    from ciao_kernel.backends.kubernetes import output_registry, output_store
+    from ciao_kernel.delivery import registry_program
+
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
     script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
@@ -113,8 +112,8 @@ def add(
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})
-    values = output_registry.variables(upload) if isinstance(upload, Push) else {}
-    if isinstance(upload, Upload):
+    values = output_registry.variables(upload) if isinstance(upload, output_registry.Push) else {}
+    if isinstance(upload, output_store.Upload):
         values = {output_store.ADDRESSES: upload.addresses}
     env += [{"name": name, "value": text.replace("$", "$$")} for name, text in values.items()]
     if upload is not None:
@@ -141,7 +140,7 @@ def add(
         more, mount = output_claim.mounted(upload, pod["volumes"])
         volumes += more
         sidecar["volumeMounts"].append(mount)
-    if isinstance(upload, Push) and upload.secret:
+    if isinstance(upload, output_registry.Push) and upload.secret:
         volume, mount = output_registry.password(upload.secret)
         volumes.append(volume)
         sidecar["volumeMounts"].append(mount)

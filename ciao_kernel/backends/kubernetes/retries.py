@@ -13,21 +13,23 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.kubernetes import next_try, retry_notices
 from ciao_kernel.backends.kubernetes.deletion import Deletions
-from ciao_kernel.backends.kubernetes.follow import follow
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.losses import Losses
-from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 from ciao_kernel.backends.kubernetes.status import DELETED
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Event, Job, Notice, State, Status
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 
 _LOOK = 0.3
 _LATE = 3.0
@@ -44,7 +46,12 @@ class Retries:
     def __init__(self, deletions: Deletions) -> None:
         self._deletions = deletions
         self._tries = KnownTries()
-        self._resubmission = Resubmission(deletions, self._tries)
+
+    @cached_property
+    def _resubmission(self) -> Resubmission:
+        from ciao_kernel.backends.kubernetes.resubmission import Resubmission  # late: rarely needed
+
+        return Resubmission(self._deletions, self._tries)
 
     def current(self, job: Job) -> Job:
         """Return the newest known try of a job."""
@@ -112,6 +119,10 @@ class Retries:
         Raises:
             ClusterFault, Refused: As :func:`.follow.follow`; or a try could not be created.
         """
+        from ciao_kernel.backends.kubernetes.follow import (
+            follow,
+        )  # late: `ciao logs` follows nothing
+
         notices: list[Event] = []
         if self._may_retry(job):
             resumed = self._resubmission.resumed(target, job, path, settings, notices.append)

@@ -6,9 +6,10 @@ A TrainJob with a runtime of the cluster has what it changes in the runtime's po
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ciao_kernel import log
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import TRAINER, trainer
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
@@ -40,3 +41,12 @@ async def of(client: Client, item: Manifest, namespace: str) -> Manifest:
         with log.ignored(_log, "reading the runtime of a job", BackendError):
             return await client.find(at) or item
     return item
+
+
+def pod_templates(body: Manifest) -> Mapping[str, Manifest]:
+    """Return the pod templates of an object by role, as the kind spells it.
+
+    Args:
+        body: The job, or the holder of its templates.
+    """
+    return apis.of_item(body).templates(body)
