@@ -160,14 +160,24 @@ def copy(
         json.dump(faults, file)
 
 
-def keep(marks: str, patience: float) -> None:
+def _gives_nothing(words: Sequence[str]) -> bool:
+    """Return whether values alone may come back as files, and the program has written none."""
+    files = importlib.import_module("ciao_replica_files")
+    place = os.path.join(os.environ.get(files.COPIED, "."), files.VALUES)
+    return list(words) == [files.VALUES] and not os.path.isdir(place)
+
+
+def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
     """Wait for the program's end, and then until the files are fetched.
 
     Args:
         marks: Folder for marks.
         patience: Seconds to wait for somebody who fetches them.
+        words: The paths, if values alone may come back.
     """
     ended = _end_of_program()
+    if words and _gives_nothing(words):
+        return
     while not any(os.path.exists(os.path.join(marks, name)) for name in ("taken", "stopped")):
         until = ended + patience
         with contextlib.suppress(OSError):
@@ -189,7 +199,7 @@ def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
         words: The paths of ``%output``.
     """
     _end_of_program()
-    if os.path.exists(os.path.join(marks, "stopped")):
+    if os.path.exists(os.path.join(marks, "stopped")) or _gives_nothing(words):
         return
     importlib.import_module("ciao_replica_files").write_to_log(words, limit)
     time.sleep(linger)
@@ -210,6 +220,8 @@ def send(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
     _end_of_program()
     if os.path.exists(os.path.join(marks, "stopped")):
         return "it was stopped before its program had ended"
+    if _gives_nothing(words):
+        return ""
     files = importlib.import_module("ciao_replica_files")
     try:
         with open(os.path.join(marks, files.REPLICA)) as told:
@@ -308,6 +320,8 @@ def push(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
     _end_of_program()
     if os.path.exists(os.path.join(marks, "stopped")):
         return "it was stopped before its program had ended"
+    if _gives_nothing(words):
+        return ""
     fault: str = registry.push(marks, pause, limit, words)
     if not fault:
         time.sleep(linger)
@@ -337,6 +351,8 @@ def save(
     _end_of_program()
     if os.path.exists(os.path.join(marks, "stopped")):
         return "it was stopped before its program had ended"
+    if _gives_nothing(words):
+        return ""
     files = importlib.import_module("ciao_replica_files")
     part = ""
     before = os.umask(0o022)  # whoever reads the claim may be another user
@@ -424,7 +440,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(give(json.load(sys.stdin)) or 0)
     kind, place, seconds, *rest = arguments
     if kind == "keep":
-        keep(place, float(seconds))
+        keep(place, float(seconds), rest)
     elif kind in ("send", "push"):
         work = send if kind == "send" else push
         sys.exit(work(place, float(rest[0]), float(rest[1]), int(rest[2]), rest[3:]) or 0)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 NAMES, PROGRAM, TARGET = "CIAO_RESULT_NAMES", "CIAO_RESULT_PROGRAM", "CIAO_RESULT_TARGET"
 """Variables: what to write, the words that start the program, and where to write: a folder, or the
 file of a container's termination message."""
+FILES, MOST, FROM = "CIAO_RESULT_FILES", "CIAO_RESULT_MOST", "CIAO_RESULT_FROM"
+"""Variables where the values that a message cannot hold may come back as files: the folder for
+them, the most bytes of all, and the only replica that writes some."""
 MARK = "ciao-result:"
 """Beginning of a termination message with values; others are the words of a program."""
 INDEX = ".index.json"
@@ -28,6 +31,8 @@ such a name."""
 _MESSAGE = 4096
 """Bytes of a termination message that the kubelet keeps (Kubernetes, "Customizing the termination
 message")."""
+_DIGEST = 16
+"""Characters of a digest in the message."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -118,19 +123,52 @@ def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> N
 
 
 def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
-    """Write what fits, the small values first; a value without data was too large."""
+    """Write what fits, the small values first; a value without data was too large.
+
+    Those become files where they may come back as such: the message has the beginning of a digest.
+    """
+    folder, entries = os.environ.get(FILES, ""), index["values"]
+    if folder:
+        importlib.import_module("shutil").rmtree(folder, ignore_errors=True)  # of an earlier try
+    replica = os.environ.get("CIAO_REPLICA", "")
+    if folder and os.environ.get(FROM, replica) == replica:
+        hashlib = importlib.import_module("hashlib")
+        for name, data in files.items():
+            entries[name]["digest"] = hashlib.sha256(data).hexdigest()[:_DIGEST]
+    large = sorted(files, key=lambda name: len(files[name]))
     message = _message(index)
-    for name in sorted(files, key=lambda name: len(files[name])):
-        entry = index["values"][name]
-        entry["data"] = base64.b64encode(files[name]).decode()
-        larger = _message(index)
+    while large:
+        entry = dict(entries[large[0]])
+        entry.pop("digest", None)
+        entry["data"] = base64.b64encode(files[large[0]]).decode()
+        larger = _message({**index, "values": {**entries, large[0]: entry}})
         if len(larger) > _MESSAGE:
-            del entry["data"]
             break
-        message = larger
+        entries[large.pop(0)], message = entry, larger
+    if large and "digest" in entries[large[0]]:
+        _to_files(folder, entries, {name: files[name] for name in large})
+        message = _message(index)
     if len(message) <= _MESSAGE:
         with open(target, "wb") as file:
             file.write(message)
+
+
+def _to_files(folder: str, entries: dict[str, dict[str, Any]], files: dict[str, bytes]) -> None:
+    """Write values as files, the small ones first; an entry says which do not come, and why."""
+    most, total = int(os.environ[MOST]), 0
+    for name, data in files.items():
+        total += len(data)
+        if total > most:
+            entries[name]["most"] = most
+            del entries[name]["digest"]
+            continue
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, entries[name]["file"]), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            entries[name]["errno"] = error.errno
+            del entries[name]["digest"]
 
 
 def _message(index: dict[str, Any]) -> bytes:

@@ -11,7 +11,8 @@ import base64
 import contextlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,17 +20,31 @@ from typing import Any
 from ciao_kernel import private_files
 from ciao_kernel.delivery import (
     input_loader,
+    large_values,
     output_keeper,
+    replica_files,
     replica_program,
     result_views,
     result_writer,
     site_folder,
     value_formats,
 )
-from ciao_kernel.delivery.result_writer import INDEX, MARK, NAMES, PROGRAM, TARGET
-from ciao_kernel.magics import warm
+from ciao_kernel.delivery.large_values import LargeValues
+from ciao_kernel.delivery.result_writer import (
+    FILES,
+    FROM,
+    INDEX,
+    MARK,
+    MOST,
+    NAMES,
+    PROGRAM,
+    TARGET,
+)
+from ciao_kernel.delivery.transfers import size_text
+from ciao_kernel.magics import outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER
+from ciao_kernel.visible_text import visible
 
 KEEPER = "ciao_output_keeper.py"
 """File in ciao's folder that keeps the program's files in a pod after its end."""
@@ -38,7 +53,6 @@ MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
 _PLACE = f"{site_folder.FOLDER}/results"
 _RUN = "run-"
-_SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
 
 
 def with_files(source: Source, spec: JobSpec) -> Source:
@@ -46,7 +60,7 @@ def with_files(source: Source, spec: JobSpec) -> Source:
     values = {"ciao_value_formats.py": value_formats, "ciao_result_writer.py": result_writer}
     if spec.output_names:
         source = site_folder.add(source, _texts(values))
-    if not spec.kept_paths:
+    if not (spec.kept_paths or spec.output_names):  # values may be too large for a message
         return source
     keeper = {KEEPER: inspect.getsource(output_keeper), _FILES: replica_program.text()}
     return site_folder.add(source, keeper, start=False)
@@ -77,6 +91,18 @@ def variables(spec: JobSpec, artifact: Artifact, target: str) -> dict[str, str]:
     return {NAMES: " ".join(spec.output_names), PROGRAM: words, TARGET: target}
 
 
+def file_variables(workdir: str, most: int, replica: Replica) -> dict[str, str]:
+    """Return the variables of the writer where values may come back as files of a pod.
+
+    Args:
+        workdir: The program's folder.
+        most: Largest number of bytes of all.
+        replica: The only one that gives some.
+    """
+    place = f"{workdir}/{replica_files.VALUES.rstrip('/')}"
+    return {FILES: place, MOST: str(most), FROM: str(replica)}
+
+
 def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
     """Return the folder for the values of a replica.
 
@@ -87,6 +113,19 @@ def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
     """
     place = Path(job_files) / _PLACE
     return place / f"{_RUN}{run}" / str(replica) if run else place / str(replica)
+
+
+def folders(header: str, job_files: Path) -> Callable[[str], Path] | None:
+    """Return what gives the folder for the values of a replica, by its name.
+
+    Args:
+        header: The job's header.
+        job_files: The job's folder on this machine.
+
+    Returns:
+        None for a job that gives no values.
+    """
+    return (job_files / _PLACE).joinpath if outputs.names(header) else None
 
 
 def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
@@ -131,11 +170,17 @@ def unpack(message: str, target: Path) -> bool:
     private_files.make_folders(target, target)
     for name, entry in _entries(index):
         text = entry.pop("data", None)
-        if isinstance(text, str) and _is_file(name, entry.get("file")):
+        if isinstance(text, str) and large_values.is_file(name, entry.get("file")):
             with contextlib.suppress(ValueError):
                 (target / entry["file"]).write_bytes(base64.b64decode(text, validate=True))
     (target / INDEX).write_text(json.dumps(index), encoding="utf-8")
     return True
+
+
+def names_files(message: str) -> bool:
+    """Return whether some values of a termination message are files in its pod."""
+    index = _parsed(message.removeprefix(MARK)) if message.startswith(MARK) else None
+    return any(entry.get("digest") for _, entry in _entries(index or {}))
 
 
 class Results(Mapping[str, Any]):
@@ -146,7 +191,7 @@ class Results(Mapping[str, Any]):
     """
 
     def __init__(self, place: Path) -> None:
-        self.place = place
+        self.place, self._large = place, LargeValues(place)
         index = None
         with contextlib.suppress(OSError):
             index = _parsed((place / INDEX).read_text(encoding="utf-8"))
@@ -162,8 +207,8 @@ class Results(Mapping[str, Any]):
         if name not in self._read:
             if fault := self.fault(name):
                 raise KeyError(fault)
-            entry = self._entries[name]
-            self._read[name] = _value(self.place / entry["file"], str(entry.get("type")))
+            kind = str(self._entries[name].get("type"))
+            self._read[name] = _value(self._path(name), kind)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -181,8 +226,14 @@ class Results(Mapping[str, Any]):
         return result_views.html([*rows, *((name, self.fault(name)) for name in missing)])
 
     def _text(self, name: str) -> str:
+        kind = str(self._entries[name].get("type"))[:80]
+        return result_views.text(name, self._path(name), kind)
+
+    def _path(self, name: str) -> Path:
+        """Return the path of a value's file, which may not be here."""
         entry = self._entries[name]
-        return result_views.text(name, self.place / entry["file"], str(entry.get("type"))[:80])
+        found = self._large.find(str(entry["file"]), str(entry.get("digest") or ""))
+        return found or self.place / str(entry["file"])
 
     def fault(self, name: str) -> str:
         """Return why there is no value of a name, as a sentence; "" if there is one."""
@@ -200,14 +251,28 @@ class Results(Mapping[str, Any]):
         if "fault" in entry:
             reason = str(entry["fault"])[:200].rstrip(".")
             return f"{name}, a {kind}, cannot come back: {reason}."
-        if not _is_file(name, entry.get("file")) or not (self.place / entry["file"]).is_file():
-            count = entry.get("size")
-            large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
-            return (
-                f"{name} has {large}, and a pod gives back 3,000 bytes at most; write it to a "
-                "file, and name that in %output."
-            )
+        if not large_values.is_file(name, entry.get("file")) or not self._path(name).is_file():
+            return self._absence(name, entry)
         return ""
+
+    def _absence(self, name: str, entry: Mapping[str, Any]) -> str:
+        """Return why the file of a value is not here, as a sentence."""
+        count, most, number = entry.get("size"), entry.get("most"), entry.get("errno")
+        large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
+        instead = "write it to a file, and name that in %output."
+        # A pod may send any numbers: those of C, and of files.
+        if isinstance(number, int) and 0 < number < 1 << 31:
+            return f"{name} has {large}, and its file could not be written: {os.strerror(number)}."
+        if isinstance(most, int) and 0 < most < 1 << 63:
+            return (
+                f"{name} has {large}, and all values that come back as files have "
+                f"{size_text(most)} at most here."
+            )
+        if entry.get("digest"):
+            why = self._large.fault(str(entry.get("file"))) or "nobody fetched it in time"
+            why = visible(why).rstrip(".")
+            return f"{name} has {large}, and its file did not come back: {why}."
+        return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {instead}"
 
 
 def _value(path: Path, kind: str) -> Any:
@@ -230,11 +295,6 @@ def _entries(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, entry in values.items() if isinstance(values, dict) else ():
         if name.isidentifier() and isinstance(entry, dict):
             yield name, entry
-
-
-def _is_file(name: str, file: object) -> bool:
-    """Return whether a file's name is the one that a writer gives to a value."""
-    return isinstance(file, str) and file in {f"{name}.{suffix}" for suffix in _SUFFIXES}
 
 
 def _texts(modules: Mapping[str, ModuleType]) -> dict[str, str]:

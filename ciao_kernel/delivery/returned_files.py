@@ -11,13 +11,14 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel import file_lock, private_files
 from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.large_values import LargeValues, is_value
 from ciao_kernel.delivery.replica_files import OWN
 from ciao_kernel.model import Replica
 from ciao_kernel.model.spec import OutputWay
@@ -47,10 +48,14 @@ class ReturnedFiles:
     Args:
         folder: The job's folder on this machine.
         tries: Number of the job's try (``%retries``): files of earlier ones may be there too.
+        values: Returns the folder for the values of a replica, which may come among the files;
+            None if the job gives none (:func:`.results.folders`).
     """
 
-    def __init__(self, folder: Path, tries: int = 1) -> None:
-        self._folder, self.tries = folder, tries
+    def __init__(
+        self, folder: Path, tries: int = 1, values: Callable[[str], Path] | None = None
+    ) -> None:
+        self._folder, self.tries, self._values = folder, tries, values
         self._record: dict[str, Any] = {}
         self._read_at: _Version | None = None
         self._read()
@@ -81,12 +86,18 @@ class ReturnedFiles:
         """
         with self._changing():
             told = self._of(str(replica))
-            told["missing"] = list(listing.missing)
-            told["left_out"] = list(listing.left_out)
+            told["missing"] = self._of_user(listing.missing)
+            told["left_out"] = self._of_user(listing.left_out)
             told["way"], told["try"], told["pod"] = str(way), self.tries, pod
-            told["faults"] = dict(listing.faults)
-            told["changed"] = list(listing.changed)
+            told["faults"] = {one: listing.faults[one] for one in self._of_user(listing.faults)}
+            told["changed"] = self._of_user(listing.changed)
             told.pop("removed", None)
+            if self._values is not None:
+                LargeValues(self._values(str(replica))).note_faults(listing.faults)
+
+    def _of_user(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths that are not those of values."""
+        return [one for one in paths if self._values is None or not is_value(one)]
 
     def note_removed(self, replica: Replica) -> None:
         """Record that the files of a replica are no more where its pod has sent them."""
@@ -190,10 +201,13 @@ class ReturnedFiles:
         """Give a file of a replica its name.
 
         Files of other replicas with the same path move out of the way, or back if all are equal
-        now.
+        now. A value has its place among the values.
         """
         with self._changing():
-            self._place(replica, path, part, digest)
+            if self._values is not None and is_value(path):
+                LargeValues(self._values(replica)).put(path, part, digest)
+            else:
+                self._place(replica, path, part, digest)
 
     def _place(self, replica: str, path: str, part: Path, digest: str) -> None:
         own = self._of(replica)["files"]

@@ -106,3 +106,12 @@ def paths(header: str) -> tuple[str, ...]:
         header: As for :func:`asked`.
     """
     return output_paths(asked(header))
+
+
+def names(header: str) -> tuple[str, ...]:
+    """Return the names of variables in a job's stored header.
+
+    Args:
+        header: As for :func:`asked`.
+    """
+    return tuple(word for word in asked(header) if word.isidentifier())

@@ -16,7 +16,7 @@ from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import incoming_files, replica_files, transfers
+from ciao_kernel.delivery import incoming_files, replica_files, results, transfers
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.returned_files import ReturnedFiles
@@ -63,7 +63,8 @@ async def fetch(
     has_folder = runs is None or not job.warm_run or runs.has_folder(job.warm_run)
     folder = Path(job.results)
     private_files.make_folders(folder, Path(job.files))
-    returned = ReturnedFiles(folder, job.tries)
+    values = None if job.warm_run else results.folders(job.header, Path(job.files))
+    returned = ReturnedFiles(folder, job.tries, values)
     faults: list[CiaoError] = []
     for replica in replicas:
         logged: Logged | None = None
@@ -74,9 +75,9 @@ async def fetch(
                 # Where the replica still lives, it has what was too much for its log.
                 if not has_folder:
                     raise _gone(job, replica)
-                await _fetch_one(
-                    backend, job, replica, words or default_words(job), returned, settings, emit
-                )
+                asked = words or default_words(job)
+                asked = (*asked, *(_values(job.header) if values else ()))
+                await _fetch_one(backend, job, replica, asked, returned, settings, emit)
                 continue
         except CiaoError as error:
             if logged is None:
@@ -84,7 +85,7 @@ async def fetch(
                 continue
         for event in logged.said:
             emit(event)
-        returned = ReturnedFiles(folder, job.tries)
+        returned = ReturnedFiles(folder, job.tries, values)
     if len(faults) == len(replicas):
         raise faults[0]
     for fault in faults:
@@ -176,7 +177,13 @@ async def _remove(replica: Replica, sent: SentFiles, returned: ReturnedFiles, em
 def _kept(header: str) -> tuple[str, ...]:
     """Return the words whose files a replica sends at its end."""
     logs = event_folder.asked(header)
-    return (*outputs.paths(header), *((event_files(logs),) if logs else ()))
+    events = (event_files(logs),) if logs else ()
+    return (*outputs.paths(header), *events, *_values(header))
+
+
+def _values(header: str) -> tuple[str, ...]:
+    """Return the word for values that come as files; none if the job gives no values."""
+    return (replica_files.VALUES,) if outputs.names(header) else ()
 
 
 def _say_cut(emit: Emit, replica: Replica, why: str) -> None:

@@ -36,7 +36,7 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
     """
     if (paths := outputs.paths(job.header)) and (run := _run(job)):
         yield from _of_files(run, paths, status.tries)
-    if names := [word for word in outputs.asked(job.header) if word.isidentifier()]:
+    if names := outputs.names(job.header):
         yield from _of_values(job, status, names)
     if folder := event_folder.asked(job.header):
         yield from _of_events(job, folder, status.tries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery import results, site_folder
-from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
+from ciao_kernel.delivery.large_values import LargeValues
+from ciao_kernel.delivery.result_writer import FILES, FROM, MOST, NAMES, PROGRAM, TARGET
 from ciao_kernel.model import JobSpec, Source, SourceFile
 
 PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"
@@ -131,3 +133,32 @@ def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path
         "value has 5,002 bytes, and a pod gives back 3,000 bytes at most; write it to a file, "
         "and name that in %output."
     )
+
+
+@pytest.mark.parametrize("replica", ["worker-0", "worker-1"])
+def test_what_a_message_cannot_hold_becomes_files_of_the_deciding_replica(
+    folder: Path, tmp_path: Path, replica: str
+) -> None:
+    (folder / "program.py").write_text("small = 'ok'\nvalue = 'x' * 5000\nhuge = 'y' * 9000\n")
+    message, files = folder / "message", folder / ".ciao-values"
+    files.mkdir()
+    (files / "value.npy").write_text("of an earlier attempt")
+    env = {FILES: str(files), MOST: "6000", FROM: "worker-0", "CIAO_REPLICA": replica}
+    names = {NAMES: "value small huge"}
+    assert run(folder, str(folder / "program.py"), target=str(message), **names, **env) == ""
+    place = tmp_path / "unpacked"
+    assert results.unpack(message.read_text(), place)
+    found = results.Results(place)
+    assert found["small"] == "ok"
+    assert results.names_files(message.read_text()) is (replica == "worker-0")
+    if replica == "worker-1":
+        assert not files.exists()
+        assert "a pod gives back 3,000 bytes at most" in found.fault("value")
+        return
+    assert found.fault("huge") == (
+        "huge has 9,002 bytes, and all values that come back as files have 6.0 kB at most here."
+    )
+    (file,) = files.iterdir()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    LargeValues(place).put(f".ciao-values/{file.name}", file, digest)
+    assert dict(results.Results(place)) == {"value": "x" * 5000, "small": "ok"}

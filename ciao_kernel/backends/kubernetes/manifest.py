@@ -36,7 +36,7 @@ from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.template_holder import pod_templates as pod_templates
 from ciao_kernel.config import Settings
-from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest
+from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import (
     Framework,
@@ -136,6 +136,7 @@ def objects(
     fields: Fields | None = None,
     way: OutputWay = OutputWay.EXEC,
     upload: Upload | Push | Copying | None = None,
+    values: Replica | None = None,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -151,6 +152,7 @@ def objects(
         fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
         way: How files of ``%output`` leave the pods.
         upload: What the pods need for a bucket, a registry or a claim, if that is the way.
+        values: The replica whose large values come as files; None if none do.
 
     Raises:
         SpecError: The API cannot run it.
@@ -168,6 +170,7 @@ def objects(
             sleeps=sleeps,
             way=way,
             upload=upload,
+            values=values,
         )
         for group in plan.spec.groups
         if group.count

@@ -131,7 +131,7 @@ async def way(spec: JobSpec, target: Target, settings: Settings) -> OutputWay:
     named = next(iter(spec.output_ways), OutputWay.AUTO)
     if named is not OutputWay.AUTO:
         return named
-    if not spec.kept_paths:
+    if not (spec.kept_paths or spec.output_names):
         return OutputWay.EXEC
     if settings.output_store and len(spec.replicas()) <= output_store.MOST:
         return OutputWay.S3
@@ -217,4 +217,4 @@ async def try_out(plan: Plan, target: Target, made: Objects) -> None:
 
 
 def _directive(plan: Plan) -> str:
-    return "output" if plan.spec.output_paths else "tensorboard"
+    return "output" if plan.spec.output_paths or not plan.spec.tensorboard else "tensorboard"

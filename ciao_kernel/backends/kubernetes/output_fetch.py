@@ -19,10 +19,12 @@ from ciao_kernel.backends.kubernetes import (
     foreseen,
     job_metadata,
     output_sidecar,
+    sent_values,
     status,
 )
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Receiver
 from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
@@ -76,8 +78,9 @@ class OutputFetch:
         words = list(outputs.paths(job.header))
         if logs := event_folder.asked(job.header):
             words.append(event_files(logs))
-        self._words = tuple(words)
-        self._files = ReturnedFiles(folder, job.tries)
+        self._has_paths = bool(words)
+        self._words = (*words, *sent_values.words(job.header))
+        self._files = ReturnedFiles(folder, job.tries, results.folders(job.header, folder))
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], ReplicaFetch] = {}
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
@@ -92,6 +95,10 @@ class OutputFetch:
         self._ending_since = 0.0
         self.busy = False
         """Whether the job's end waits for files."""
+
+    def _gives(self, pod: Object) -> bool:
+        """Return whether a pod may have something to fetch."""
+        return self._has_paths or sent_values.has_files(pod)
 
     def _tell(self, text: str) -> None:
         self._events.append(Notice(text))
@@ -122,7 +129,7 @@ class OutputFetch:
         self._tell_lost(
             {str(pod["metadata"]["uid"]) for pod in pods.values() if pod and _stays(pod)}
         )
-        present = {replica: pod for replica, pod in pods.items() if pod}
+        present = {replica: pod for replica, pod in pods.items() if pod and self._gives(pod)}
         held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
         ending = any(self._ends_job(item, now, one, present[one], held) for one in held)

@@ -69,6 +69,8 @@ def add(
     settings: Settings,
     way: OutputWay,
     upload: Upload | Push | Copying | None = None,
+    *,
+    values: bool = False,
 ) -> Manifest:
     """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
@@ -79,6 +81,7 @@ def add(
         settings: Waiting times, and the limit of all files.
         way: How they leave the pod.
         upload: What it needs for a bucket, a registry or a claim, if that is the way.
+        values: Whether large values come as files too.
     """
     # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
     from ciao_kernel.backends.kubernetes import output_registry, output_store
@@ -92,30 +95,32 @@ def add(
     start = [artifact.python, "-I", "-S", script]
     grace = f"{settings.grace(spec.grace):g}"
     copies = () if shared else (_COPIES,)
-    words = [*spec.kept_paths, *_without(spec)]
+    kept = [*spec.kept_paths, *([replica_files.VALUES] if values else [])]
+    words = [*kept, *_without(spec)]
     run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *words, "--"]
-    keep = ["keep", _PLACE, f"{settings.fetch_wait:g}"]
+    # Values alone hold a pod only if there are some.
+    keep = ["keep", _PLACE, f"{settings.fetch_wait:g}", *(() if spec.kept_paths else kept)]
     patience = LONGEST
     # Others may be about to end too, and are deleted when the job is over.
     linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
     if way is OutputWay.LOG:
-        keep = ["tell", _PLACE, str(LONGEST_WRITING), linger, most, *spec.kept_paths]
+        keep = ["tell", _PLACE, str(LONGEST_WRITING), linger, most, *kept]
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
     if way is OutputWay.S3:
-        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
+        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
     if way is OutputWay.REGISTRY:
         start = [*start[:3], "-c", registry_program.LOADER]
-        keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *spec.kept_paths]
+        keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
     if isinstance(upload, Copying):
         keep = ["save", _PLACE, str(LONGEST_WRITING), linger, most, upload.folder]
         keep += words
     env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
     if not shared:
         env.append({"name": replica_files.COPIED, "value": _COPIES})
-    values = output_registry.variables(upload) if isinstance(upload, output_registry.Push) else {}
+    told = output_registry.variables(upload) if isinstance(upload, output_registry.Push) else {}
     if isinstance(upload, output_store.Upload):
-        values = {output_store.ADDRESSES: upload.addresses}
-    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in values.items()]
+        told = {output_store.ADDRESSES: upload.addresses}
+    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in told.items()]
     if upload is not None:
         uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
         env.append({"name": replica_files.POD_UID, "valueFrom": uid})

@@ -24,7 +24,7 @@ from ciao_kernel.delivery import (
 )
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
-from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, ReplicaGroup
+from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, Replica, ReplicaGroup
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, replica_command
@@ -49,6 +49,7 @@ def pod_template(
     sleeps: bool,
     way: OutputWay,
     upload: Upload | Push | Copying | None = None,
+    values: Replica | None = None,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -63,6 +64,7 @@ def pod_template(
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         way: How files of ``%output`` leave the pod.
         upload: What the pod needs for a bucket, a registry or a claim, if that is the way.
+        values: The replica whose large values come as files; None if none do.
     """
     cluster, seen = plan.spec.cluster, plan.spec.seen_by(group.role)
     mounted = (
@@ -71,11 +73,17 @@ def pod_template(
     )
     grace = settings.grace(plan.spec.grace)
     image = artifact.image or image_of(plan, settings)
+    values = values if values is not None and values.role == group.role else None
+    most = output_sidecar.limit(settings, way)
     container: Manifest = {
         "image": image,
         "command": [literal(word) for word in _command(plan, artifact, group.role)],
         "workingDir": artifact.workdir,
-        "env": [*identity, *_env(plan, job, artifact, group.role)],
+        "env": [
+            *identity,
+            *_env(plan, job, artifact, group.role),
+            *_of_values(artifact, values, most),
+        ],
         "resources": _resources(plan, group.role, cpu),
         "volumeMounts": [
             *artifact.mounts,
@@ -114,8 +122,10 @@ def pod_template(
         # A quota that requires limits requires them for every container.
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
-    if plan.spec.kept_paths:
-        spec = output_sidecar.add(spec, seen, artifact, settings, way, upload)
+    if plan.spec.kept_paths or values:
+        spec = output_sidecar.add(
+            spec, seen, artifact, settings, way, upload, values=values is not None
+        )
     spec = volumes.one_for_each_claim(spec)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
@@ -220,6 +230,14 @@ def _env(plan: Plan, job: Job, artifact: Artifact, role: str) -> list[Manifest]:
         # The builder's packages are there; otherwise they could not be imported.
         told["PYTHONPATH"] = f"{path}:{told['PYTHONPATH']}"
     own |= told | results.variables(plan.spec, artifact, results.MESSAGE_FILE)
+    return [{"name": name, "value": literal(value)} for name, value in own.items()]
+
+
+def _of_values(artifact: Artifact, values: Replica | None, most: int) -> list[Manifest]:
+    """Return the variables of the role whose large values come as files."""
+    if values is None:
+        return []
+    own = results.file_variables(artifact.workdir, most, values)
     return [{"name": name, "value": literal(value)} for name, value in own.items()]
 
 

@@ -23,6 +23,7 @@ from ciao_kernel.backends.kubernetes import (
     output_registry,
     output_sidecar,
     output_store,
+    sent_values,
     status,
     template_holder,
 )
@@ -39,7 +40,7 @@ from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
@@ -192,7 +193,8 @@ async def later(
         raise BackendError(f"the files of {replica} cannot be had: it has no pod.", _OUTLASTS)
     if not status.of_pod(pod, replica).state.over or output_sidecar.is_held(pod):
         return None
-    if way := output_sidecar.sends(pod):
+    gives = _has_paths(job) or sent_values.has_files(pod)
+    if gives and (way := output_sidecar.sends(pod)):
         view = LatestPod(pod)
         if way is OutputWay.CLAIM:
             found = _by_claim(client, settings, job, replica, view, pod, item)
@@ -240,14 +242,20 @@ def _sent(settings: Settings, way: OutputWay, pod: str, execute: Execute) -> Sen
 
 
 def _why(settings: Settings, job: Job, pod: Object) -> str:
-    if not outputs.paths(job.header):
-        return "its program has ended, and its cell has no %output"
+    if not _has_paths(job):
+        what = "names no files in %output" if outputs.names(job.header) else "has no %output"
+        return f"its program has ended, and its cell {what}"
     if output_sidecar.has_keeper(pod):
         return (
             f"its program has ended, and nobody fetched them within {settings.fetch_wait:g} s (the "
             "setting fetchWait)"
         )
     return "its program has ended"
+
+
+def _has_paths(job: Job) -> bool:
+    """Return whether files of a job come back, and not values alone."""
+    return bool(outputs.paths(job.header) or event_folder.asked(job.header))
 
 
 def _by_claim(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
 import tempfile
 import time
@@ -31,6 +32,7 @@ from ciao_kernel.backends.kubernetes import (
     pod_patch,
     pod_template,
     queue_request,
+    sent_values,
     validation,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
@@ -91,12 +93,13 @@ async def prepare(
     file = plan.spec.cluster.pod_patch
     patch = pod_patch.read(file, plan.folder) if file else {}
     # Not in parallel with the build, which may take long and must not outlive a refusal.
-    version, ground, nodes, cpu, way = await asyncio.gather(
+    version, ground, nodes, cpu, way, values = await asyncio.gather(
         choice.server_version(target),
         checks.ground(target),
         architecture.of_nodes(plan, target, settings),
         cpu_request.of_replicas(plan, target, settings),
         output_checks.way(plan.spec, target, settings),
+        sent_values.giver(plan, target, settings, brings=fields is None),
     )
     with tempfile.TemporaryDirectory(prefix="ciao-") as folder:
         ask = Build(
@@ -135,15 +138,17 @@ async def prepare(
     run = secrets.token_hex(8)
     sleeps = choice.at_least(version, 1, 30)
     upload: Upload | Push | Copying | None = None
-    if plan.spec.kept_paths and way is OutputWay.S3:
+    keeps = bool(plan.spec.kept_paths or values)
+    if keeps and way is OutputWay.S3:
         real = not plan.spec.dryrun
         upload = await asyncio.to_thread(output_store.upload, settings, job.replicas, real=real)
-    if plan.spec.kept_paths and way is OutputWay.REGISTRY:
+    if keeps and way is OutputWay.REGISTRY:
         real = not plan.spec.dryrun
         upload = await asyncio.to_thread(output_registry.push, plan.spec, settings, real=real)
-    if plan.spec.kept_paths and way is OutputWay.CLAIM:
+    if keeps and way is OutputWay.CLAIM:
         upload = output_claim.copying(plan.spec, settings)
-    made = manifest.objects(
+    objects = functools.partial(
+        manifest.objects,
         plan,
         job,
         artifact,
@@ -154,8 +159,13 @@ async def prepare(
         api=api,
         fields=fields,
         way=way,
-        upload=upload,
     )
+    made = objects(upload=upload, values=values)
+    if values and not plan.spec.kept_paths and not plan.spec.dryrun:
+        try:
+            await output_checks.try_out(plan, target, made)
+        except SpecError:  # an older operator: a value that is too large stays in its pod
+            made = objects()
     made = pod_patch.apply(made, patch, file) if file else made
     if ground.restricted:
         if isinstance(plan.framework, Launching) and api in (OPERATOR_V1, apis.MPI_OPERATOR):

@@ -8,6 +8,7 @@ they take the standard library alone, from Python 3.8 on, and need neither a she
 from ciao_kernel.delivery.replica_files.finding import (
     EVENT_FILES,
     OWN,
+    VALUES,
     Found,
     find,
     fitting,
@@ -92,6 +93,7 @@ __all__ = [
     "STOPPED",
     "TAKEN",
     "TOO_LARGE",
+    "VALUES",
     "Found",
     "LogWriter",
     "find",

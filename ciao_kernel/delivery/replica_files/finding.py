@@ -15,6 +15,9 @@ from ciao_kernel.delivery.replica_files.marks import NOT_COPIED, TOO_LARGE, read
 
 EVENT_FILES = "/**/*tfevents*"
 """End of the word for the event files of ``%tensorboard``."""
+VALUES = ".ciao-values/"
+"""Word for the values of ``%output`` that are too large for a termination message: the program
+writes them into this folder beside it. They are no files of the user."""
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
 
@@ -81,21 +84,24 @@ def find(base: str, words: list[str], skip: Sequence[str] = ()) -> Found:
 
 
 def fitting(found: Found, words: list[str], limit: int) -> Found:
-    """Return the files without event files that come for TensorBoard, if all are too large.
+    """Return the files without those that give way to others, if all are too large.
+
+    Event files that come for TensorBoard do so first, and then values that come as files.
 
     Args:
         found: All files.
         words: The words that name them.
         limit: Largest number of bytes.
     """
-    others = [pattern(word) for word in words if not word.endswith(EVENT_FILES)]
-    if not others or sum(found.sizes.values()) <= limit:
-        return found
     sizes, faults = dict(found.sizes), dict(found.faults)
-    for path in found.sizes:
-        if not any(one.fullmatch(path) for one in others):
-            del sizes[path]
-            faults[path] = "all files together are too large"
+    for least in (EVENT_FILES, VALUES):
+        others = [pattern(word) for word in words if not word.endswith((EVENT_FILES, least))]
+        if not others or sum(sizes.values()) <= limit:
+            break
+        for path in list(sizes):
+            if not any(one.fullmatch(path) for one in others):
+                del sizes[path]
+                faults[path] = "all files together are too large"
     return found._replace(sizes=sizes, faults=faults)
 
 

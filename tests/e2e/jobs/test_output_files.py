@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
 from ciao_kernel.session import fetching
 from ciao_kernel.session.session import Session
@@ -102,6 +103,17 @@ def team(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def folder_of(ended: Ended) -> Path:
     assert ended.display.job is not None
     return Path(ended.display.job.files)
+
+
+def test_a_value_that_a_message_cannot_hold_comes_by_exec_and_is_no_file(team: Team) -> None:
+    ended = team.run(
+        "%framework=tensorflow\n%worker=2\n%output=numbers\nnumbers = list(range(200_000))\n"
+    )
+    assert ended.error is None, ended.error
+    replica, values = results.of_job(ended.job, ended.display.status)
+    assert str(replica) == "worker-0"
+    assert values["numbers"] == list(range(200_000))
+    assert not (folder_of(ended) / replica_files.VALUES).exists()
 
 
 @pytest.mark.stands_for("operators")

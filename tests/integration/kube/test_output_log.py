@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from ciao_kernel.backends.kubernetes import output_sidecar
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.model import (
     Job,
@@ -60,7 +62,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def written(
-    folder: Path, limit: int = replica_files.LOG_MOST, *more: str, stopped: bool = False
+    folder: Path,
+    limit: int = replica_files.LOG_MOST,
+    *more: str,
+    stopped: bool = False,
+    paths: tuple[str, ...] = ("model/", "absent.txt"),
 ) -> bytes:
     """What the sidecar writes at the program's end; with more words than usual."""
     marks = folder.parent / "marks"
@@ -68,7 +74,7 @@ def written(
     if stopped:
         (marks / replica_files.STOPPED).touch()
     keeper = folder / ".ciao" / results.KEEPER
-    words = ["tell", str(marks), "30", "0", str(limit), "model/", "absent.txt", *more]
+    words = ["tell", str(marks), "30", "0", str(limit), *paths, *more]
     command = [*ordinary_reader(), sys.executable, "-I", "-S", str(keeper), *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
         wait_until_caught(process.pid, signal.SIGTERM)
@@ -85,10 +91,10 @@ def stamped(lines: bytes) -> list[bytes]:
     ]
 
 
-def pod(phase: str = "Succeeded") -> dict[str, Any]:
+def pod(phase: str = "Succeeded", message: str = "") -> dict[str, Any]:
     def ended(name: str) -> dict[str, Any]:
-        state = {"terminated": {"exitCode": 0, "containerID": f"containerd://{name}"}}
-        return {"name": name, "containerID": f"containerd://{name}", "state": state}
+        end = {"exitCode": 0, "containerID": f"containerd://{name}", "message": message}
+        return {"name": name, "containerID": f"containerd://{name}", "state": {"terminated": end}}
 
     return {
         "metadata": {"name": "job-worker-0", "uid": "one"},
@@ -123,9 +129,15 @@ class Kubelet:
         return response
 
 
-def bring(kubelet: Kubelet, here: Path, more: str = "", **settings: float) -> list[str]:
+def bring(
+    kubelet: Kubelet,
+    here: Path,
+    more: str = "",
+    header: str = "%output=model/ absent.txt by:log\n",
+    message: str = "",
+    **settings: float,
+) -> list[str]:
     """Follow a job whose only pod has ended, and return what is said; with more directives."""
-    header = f"%output=model/ absent.txt by:log\n{more}"
     job = Job(
         "job",
         "kubernetes",
@@ -134,7 +146,7 @@ def bring(kubelet: Kubelet, here: Path, more: str = "", **settings: float) -> li
         1.0,
         place="team",
         kind_of_place="namespace",
-        header=header,
+        header=header + more,
         folder=str(here),
     )
     said: list[str] = []
@@ -144,7 +156,7 @@ def bring(kubelet: Kubelet, here: Path, more: str = "", **settings: float) -> li
             woken = asyncio.Event()
             fetch = OutputFetch(api, job, here, Settings(**settings), woken.set)
             now = Status(State.SUCCEEDED, (ReplicaStatus(WORKER, State.SUCCEEDED),))
-            fetch.update({}, now, {WORKER: pod()})
+            fetch.update({}, now, {WORKER: pod(message=message)})
             said.extend(await notices_at_end(fetch, woken, 60))
 
     asyncio.run(main())
@@ -289,3 +301,27 @@ def test_a_sidecar_that_writes_no_files_is_said(
     assert lines == b""
     said = bring(Kubelet(stamped(words)), tmp_path / "here")
     assert said[0] == f"the files of worker-0 did not come back: {why}"
+
+
+@pytest.mark.parametrize("paths", [(), ("model/",)])
+def test_a_value_that_is_a_file_comes_by_the_log(
+    folder: Path, tmp_path: Path, paths: tuple[str, ...]
+) -> None:
+    here, data = tmp_path / "here", json.dumps("x" * 5000).encode()
+    (folder / ".ciao-values").mkdir()
+    (folder / ".ciao-values/text.json").write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    entry = {"type": "builtins.str", "file": "text.json", "size": len(data), "digest": digest}
+    message = MARK + json.dumps({"names": ["text"], "values": {"text": entry}})
+    kubelet = Kubelet(stamped(written(folder, paths=(*paths, replica_files.VALUES))))
+    header = f"%output={' '.join((*paths, 'text'))} by:log\n"
+    said = bring(kubelet, here, header=header, message=message)
+    assert results.unpack(message, results.folder(here, WORKER))
+    assert results.Results(results.folder(here, WORKER))["text"] == "x" * 5000
+    assert ".ciao-values" not in str(said)
+    assert not (here / ".ciao-values").exists()
+    assert (here / "model/net.bin").exists() is bool(paths)
+
+
+def test_values_alone_write_nothing_if_none_is_a_file(folder: Path) -> None:
+    assert written(folder, paths=(replica_files.VALUES,)) == b""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.replica_files import EVENT_FILES, Found, find, fitting
+from ciao_kernel.delivery.replica_files import EVENT_FILES, VALUES, Found, find, fitting
 from ciao_kernel.model.spec import event_files
 from tests.helpers.rights import as_nobody
 
@@ -115,6 +115,22 @@ def test_event_files_give_way_to_the_files_of_output(
     assert list(found.sizes) == kept
     gone = [one for one in ("a/b", "runs/x.tfevents.1") if one not in kept]
     assert list(found.faults) == gone
+
+
+@pytest.mark.parametrize(
+    ("words", "limit", "kept"),
+    [
+        (["a/", VALUES, "runs/**/*tfevents*"], 34, ["a/b", VALUES + "x.npy", "runs/x.tfevents.1"]),
+        (["a/", VALUES, "runs/**/*tfevents*"], 33, ["a/b", VALUES + "x.npy"]),
+        (["a/", VALUES, "runs/**/*tfevents*"], 13, ["a/b"]),
+        (["**", VALUES], 13, ["a/b", VALUES + "x.npy", "runs/x.tfevents.1"]),
+    ],
+)
+def test_values_give_way_to_files_after_event_files(
+    words: list[str], limit: int, kept: list[str]
+) -> None:
+    sizes = {"a/b": 10, VALUES + "x.npy": 4, "runs/x.tfevents.1": 20}
+    assert list(fitting(Found(sizes, [], [], {}), words, limit).sizes) == kept
 
 
 def test_the_word_for_event_files_is_known_in_replicas() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import results
+from ciao_kernel.delivery.large_values import LargeValues
 from ciao_kernel.delivery.result_writer import MARK
 
 
@@ -64,3 +66,96 @@ def test_arrays_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
 def test_a_type_that_is_not_known_here_is_read_by_its_format(tmp_path: Path) -> None:
     results.unpack(message({"value": entry("value.json", "[1]", kind=["x"])}), tmp_path / "v")
     assert results.Results(tmp_path / "v")["value"] == [1]
+
+
+def put(place: Path, path: str, text: str) -> str:
+    """Take a file as from a pod; return what the message has of its digest."""
+    part = place.parent / "part"
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    LargeValues(place).put(path, part, digest)
+    assert not part.exists()
+    return digest[:16]
+
+
+def large(digest: str, **more: Any) -> dict[str, Any]:
+    return {"type": "builtins.list", "file": "value.json", "size": 9000, "digest": digest, **more}
+
+
+def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
+    """A try that gave less, or that ended before its file had come, has no value of another."""
+    place = tmp_path / "values"
+    first = put(place, ".ciao-values/value.json", "[1]")
+    results.unpack(message({"value": large(first)}), place)
+    assert results.Results(place)["value"] == [1]
+    results.unpack(message({"value": large("0" * 16)}), place)
+    assert results.Results(place).fault("value") == (
+        "value has 9,000 bytes, and its file did not come back: nobody fetched it in time."
+    )
+    results.unpack(message({"value": entry("value.json", "[2]")}), place)
+    assert results.Results(place)["value"] == [2]
+    second = put(place, ".ciao-values/value.json", "[3]")
+    assert results.Results(place)["value"] == [2]
+    results.unpack(message({"value": large(second)}), place)
+    assert dict(results.Results(place)) == {"value": [3]}
+    assert "value=[3]" in repr(results.Results(place))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"most": 4194304}, "all values that come back as files have 4.2 MB at most here."),
+        ({"errno": 28}, "its file could not be written: No space left on device."),
+        ({"digest": "ab"}, "its file did not come back: all files together are too large."),
+        ({"digest": 3}, "its file did not come back: all files together are too large."),
+        ({}, "write it to a file, and name that in %output."),
+        ({"errno": 10**30}, "write it to a file, and name that in %output."),
+        ({"most": 10**400}, "write it to a file, and name that in %output."),
+    ],
+)
+def test_a_large_value_that_is_not_here_says_why(
+    tmp_path: Path, more: dict[str, Any], words: str
+) -> None:
+    place = tmp_path / "values"
+    LargeValues(place).note_faults({".ciao-values/value.json": "all files together are too large"})
+    found = {key: one for key, one in large("").items() if key != "digest"}
+    results.unpack(message({"value": {**found, **more}}), place)
+    assert results.Results(place).fault("value").endswith(words)
+
+
+def test_the_reason_of_a_pod_is_shown_as_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "values"
+    LargeValues(place).note_faults({".ciao-values/value.json": "a\x1b[2Jb\u202e."})
+    results.unpack(message({"value": large("ab")}), place)
+    assert results.Results(place).fault("value").isprintable()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".ciao-values/value.pkl",
+        ".ciao-values/.arrived.json",
+        ".ciao-values/a/value.json",
+        ".ciao-values/a-b.json",
+        ".ciao-values",
+    ],
+)
+def test_files_that_are_no_values_are_removed(tmp_path: Path, path: str) -> None:
+    put(tmp_path / "values", path, "{}")
+    LargeValues(tmp_path / "values").note_faults({path: "no"})
+    assert not [one for one in tmp_path.rglob("*") if one.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (message({"value": large("ab")}), True),
+        (message({"value": entry("value.json")}), False),
+        (message({"value": large("")}), False),
+        ("ciao-result:{", False),
+        ("Traceback", False),
+    ],
+)
+def test_a_message_names_values_that_are_files(text: str, names: bool) -> None:
+    assert results.names_files(text) is names

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.delivery import results
 from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.large_values import LargeValues
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.model import Job, Replica, State, Status
@@ -170,3 +172,29 @@ def test_event_files_are_missed_in_the_last_try_alone(tmp_path: Path) -> None:
 def test_sizes_are_for_people() -> None:
     sizes = [size_text(size) for size in (0, 1, 4, 1200, 3_000_000_000)]
     assert sizes == ["0 bytes", "1 byte", "4 bytes", "1.2 kB", "3.0 GB"]
+
+
+def test_values_that_come_as_files_are_not_among_the_files(tmp_path: Path) -> None:
+    values = results.folders("%output=** weights\n", tmp_path)
+    files = ReturnedFiles(tmp_path, values=values)
+    receiver = files.receiver(FIRST)
+    for path in (".ciao-values/weights.npy", "weights.npy", ".ciao-values.csv"):
+        part = receiver.part()
+        part.write_text(path)
+        receiver.place(path, part, hashlib.sha256(path.encode()).hexdigest())
+    faults = {".ciao-values/more.json": "all files together are too large", "x": "it has vanished"}
+    files.note(FIRST, Listing(missing=(".ciao-values/", "*.pt"), faults=faults))
+    assert [one.at for one in files.files()] == [".ciao-values.csv", "weights.npy"]
+    assert files.missing() == ("*.pt",)
+    assert files.faults() == ("x (worker-0: it has vanished)",)
+    value = LargeValues(results.folder(tmp_path, FIRST))
+    found = value.find("weights.npy", hashlib.sha256(b".ciao-values/weights.npy").hexdigest()[:16])
+    assert found is not None
+    assert found.read_text() == ".ciao-values/weights.npy"
+    assert value.fault("more.json") == "all files together are too large"
+
+
+def test_a_job_without_values_may_have_a_folder_of_that_name(tmp_path: Path) -> None:
+    assert results.folders("%output=** by:exec\n", tmp_path) is None
+    put(tmp_path, FIRST, ".ciao-values/weights.npy", "mine")
+    assert (tmp_path / ".ciao-values/weights.npy").read_text() == "mine"

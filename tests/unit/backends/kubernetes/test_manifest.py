@@ -53,7 +53,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     plan = Plan(spec.name, spec, framework, artifact.source, Path("/"), "header\n", Owner("ada"))
     job = Job("job", "kubernetes", framework.name, spec.replicas(), 1.0, "team", owner="ada")
     cpu, api = options.pop("cpu", ""), options.pop("api", OPERATOR_V1)
-    upload = options.pop("upload", None)
+    upload, values = options.pop("upload", None), options.pop("values", None)
     settings = Settings(**options)
     way = next(iter(spec.output_ways), OutputWay.EXEC)
     return manifest.objects(
@@ -67,6 +67,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
         api=api,
         way=way,
         upload=upload,
+        values=values,
     )
 
 
@@ -352,6 +353,20 @@ def test_the_backoff_limit_of_an_elastic_job_is_torchruns() -> None:
 
 
 # ------------------------------------------------------------------------ files of %output
+
+
+def test_the_role_that_decides_alone_keeps_values_that_are_files() -> None:
+    made = objects(
+        "%framework=tensorflow\n%chief=1\n%worker=2\n%output=loss by:log\n",
+        values=Replica("chief", 0),
+    )
+    specs = {role: pod(made, role)["spec"] for role in ("Chief", "Worker")}
+    assert "initContainers" not in specs["Worker"]
+    assert "CIAO_RESULT_FILES" not in str(specs["Worker"])
+    assert [one["name"] for one in specs["Chief"]["initContainers"]] == ["ciao-output-log"]
+    env = {one["name"]: one.get("value") for one in specs["Chief"]["containers"][0]["env"]}
+    assert env["CIAO_RESULT_FILES"] == "/ciao/.ciao-values"
+    assert (env["CIAO_RESULT_MOST"], env["CIAO_RESULT_FROM"]) == ("4194304", "chief-0")
 
 
 def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program() -> None:

@@ -41,7 +41,8 @@ def spec(*words: str) -> JobSpec:
         (["output/", "by:exec"], [LOGS], OutputWay.EXEC),
         (["output/", "by:registry"], [ALL], OutputWay.REGISTRY),
         (["output/", "by:claim"], [LOGS], OutputWay.CLAIM),
-        (["loss"], [LOGS], OutputWay.EXEC),
+        (["loss"], [LOGS], OutputWay.LOG),
+        (["by:auto"], [LOGS], OutputWay.EXEC),
     ],
 )
 def test_the_way_is_the_cells_or_what_the_user_may_do(

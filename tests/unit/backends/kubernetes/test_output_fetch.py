@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.spec import OutputWay
@@ -64,8 +66,9 @@ def made() -> list[FakeFetch]:
     return FakeFetch.made
 
 
-def pod(replica: Replica, *, ended: bool, restarts: int = 0) -> dict[str, Any]:
-    state: dict[str, Any] = {"terminated": {"exitCode": 0}} if ended else {"running": {}}
+def pod(replica: Replica, *, ended: bool, restarts: int = 0, message: str = "") -> dict[str, Any]:
+    end = {"exitCode": 0, "message": message}
+    state: dict[str, Any] = {"terminated": end} if ended else {"running": {}}
     return {
         "metadata": {"name": f"job-{replica}", "uid": str(replica)},
         "spec": {"containers": [{"name": "tensorflow"}], "restartPolicy": "Never"},
@@ -252,12 +255,49 @@ def test_jobs_without_files_are_left_alone(tmp_path: Path, made: list[FakeFetch]
     follow(tmp_path, work, "%output=metrics\n")
 
 
+def test_of_values_alone_only_those_that_are_files_are_fetched(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    """Other pods end by themselves: nobody reads from a container that is just ending."""
+    entry = {"type": "builtins.str", "file": "text.json", "size": 5002}
+
+    def message(**more: str) -> str:
+        return MARK + json.dumps({"names": ["text"], "values": {"text": {**entry, **more}}})
+
+    async def work(fetch: OutputFetch, _: Any) -> None:
+        now = Status(State.RUNNING, ())
+        for text in ("", "Traceback", message(), message(data="IiI=")):
+            pods = {one: pod(one, ended=True, message=text) for one in (FIRST, SECOND)}
+            fetch.update(ITEM, now, pods)
+            assert not fetch.busy
+            assert not made
+        pods = {
+            FIRST: pod(FIRST, ended=True, message=message(digest="ab")),
+            SECOND: pod(SECOND, ended=True),
+            PS: pod(PS, ended=False),
+        }
+        for _ in range(20):
+            fetch.update(ITEM, now, pods)
+            await asyncio.sleep(0)
+        (one,) = made
+        assert one.words == (".ciao-values/",)
+        assert fetch.busy
+        one.arrived.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+            fetch.update(ITEM, now, pods)
+        assert one.released.is_set()
+        assert not fetch.busy
+
+    follow(tmp_path, work, "%output=text\n")
+
+
 def test_event_files_are_fetched_with_the_files_of_output(
     tmp_path: Path, made: list[FakeFetch]
 ) -> None:
     async def work(fetch: OutputFetch, update: Any) -> None:
         await update(worker0=True)
-        assert made[0].words == ("model/", "runs/**/*tfevents*")
+        assert made[0].words == ("model/", "runs/**/*tfevents*", ".ciao-values/")
 
     follow(tmp_path, work, "%output=model/ metrics\n%tensorboard=runs\n")
 

@@ -10,6 +10,7 @@ from ciao_kernel.backends.kubernetes import output_sidecar
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import output_keeper
+from ciao_kernel.delivery.replica_files import VALUES
 from ciao_kernel.model import (
     Artifact,
     Checkpoint,
@@ -136,3 +137,28 @@ def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay)
         given, JobSpec("python", outputs=("output/",)), artifact, Settings(), way, copying
     )
     assert output_keeper.WITHOUT not in str(plain)
+
+
+@pytest.mark.parametrize("way", [one for one in OutputWay if one is not OutputWay.AUTO])
+@pytest.mark.parametrize("paths", [(), ("output/",)])
+def test_values_that_are_files_are_named_to_both_containers(
+    way: OutputWay, paths: tuple[str, ...]
+) -> None:
+    artifact = Artifact(Source(SourceFile("cell.py", b"x", size=1)), "python3", "/ciao")
+    program = {"command": ["python3", "cell.py"], "image": "x", "resources": {}}
+    given = {
+        "containers": [{**program, "volumeMounts": []}],
+        "volumes": [],
+        "terminationGracePeriodSeconds": 30,
+    }
+    spec = JobSpec("python", outputs=("value", *paths))
+    copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
+    made = output_sidecar.add(given, spec, artifact, Settings(), way, copying, values=True)
+    words = made["containers"][0]["command"]
+    assert words[words.index("--") - 1 - len(paths) : words.index("--")] == [*paths, VALUES]
+    sidecar = made["initContainers"][0]["command"]
+    # Files hold a pod by exec in any case, and values only if there are some.
+    assert (VALUES in sidecar) is (way is not OutputWay.EXEC or not paths)
+    assert output_sidecar.grace({"spec": made}) is not None
+    without = output_sidecar.add(given, spec, artifact, Settings(), way, copying)
+    assert VALUES not in str(without)

@@ -1,0 +1,76 @@
+"""Values of ``%output`` that a termination message cannot hold: who gives them as files, and when.
+
+They take the way of the cell's files (:mod:`.output_checks`), in a folder beside the program. Where
+none is possible, a cell without files runs as it would without it, and says which value was too
+large.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import results
+from ciao_kernel.delivery.replica_files import VALUES
+from ciao_kernel.errors import CiaoError
+from ciao_kernel.magics import outputs
+from ciao_kernel.model import Replica
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.plugins import AnyLanguage, Launching, Plan, endless_roles
+
+_log = logging.getLogger(__name__)
+
+
+async def giver(
+    plan: Plan, target: Target, settings: Settings, *, brings: bool = True
+) -> Replica | None:
+    """Return the replica whose large values come as files: the one that decides about the job.
+
+    Args:
+        plan: The cell.
+        target: Cluster and namespace.
+        settings: The bucket, and others for the way.
+        brings: Whether ciao writes the templates of the pods.
+
+    Returns:
+        None if none come.
+
+    Raises:
+        CiaoError: The cell names a way that is not possible.
+    """
+    # Late: who only reads pods, as `ciao logs` does, checks no way.
+    from ciao_kernel.backends.kubernetes import output_checks
+
+    spec, other = plan.spec, (AnyLanguage, Launching)
+    if not spec.output_names or spec.warm is not None or isinstance(plan.framework, other):
+        return None
+    if not brings:
+        return None
+    if not spec.kept_paths:
+        try:
+            await output_checks.check(plan, target, settings)
+        except CiaoError as error:
+            if set(spec.output_ways) - {OutputWay.AUTO}:
+                raise
+            _log.info("large values stay in their pod: %s", error.message)
+            return None
+    endless = endless_roles(plan.framework, spec.serve)
+    ends = (one for one in spec.replicas() if one.role not in endless)
+    return plan.framework.decider(spec) or next(ends, None)
+
+
+def words(header: str) -> tuple[str, ...]:
+    """Return the word for the values among a job's files; none if it gives no values.
+
+    Args:
+        header: The job's header.
+    """
+    return (VALUES,) if outputs.names(header) else ()
+
+
+def has_files(pod: Any) -> bool:
+    """Return whether the program of a pod has ended, and has written values as files."""
+    return results.names_files(status.last_words(pod))
