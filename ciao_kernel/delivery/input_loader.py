@@ -34,6 +34,8 @@ def read(path: Path, kind: str) -> Any:
     if path.suffix == ".bin":
         data = path.read_bytes()
         return bytearray(data) if kind == "builtins.bytearray" else data
+    if path.suffix in (".npz", ".safetensors"):
+        return _arrays(path)
     return _array(path, kind) if path.suffix == ".npy" else _table(path, kind)
 
 
@@ -48,6 +50,18 @@ def _array(path: Path, kind: str) -> Any:
         variable = kind.endswith("Variable")
         return tensorflow.Variable(value) if variable else tensorflow.convert_to_tensor(value)
     return value
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """Return a dict of arrays; of a compressed file nobody knows the size before it is read."""
+    if path.suffix == ".safetensors":
+        found: dict[str, Any] = import_module("safetensors.numpy").load_file(path)
+        return found
+    with import_module("zipfile").ZipFile(path) as archive:
+        if any(one.compress_type for one in archive.infolist()):
+            raise ValueError(f"{path.name} is compressed")
+    with import_module("numpy").load(path) as arrays:
+        return dict(arrays)
 
 
 def _table(path: Path, kind: str) -> Any:

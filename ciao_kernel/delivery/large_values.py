@@ -18,7 +18,7 @@ from ciao_kernel.delivery.replica_files import VALUES
 FOLDER = "large"
 """Folder in that of a replica's values; it has no other files."""
 _RECORD = ".arrived.json"
-_SUFFIXES = frozenset({"json", "npy", "bin", "parquet", "csv"})
+_SUFFIXES = frozenset({"json", "npy", "npz", "safetensors", "bin", "parquet", "csv"})
 
 
 def is_file(name: str, file: object) -> bool:

@@ -7,7 +7,7 @@ visible, short and without secrets, and of an array or a table only its head is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -58,6 +58,18 @@ def _read(path: Path) -> str:
         # The map reads the head alone.
         array = numpy.load(path, mmap_mode="r", allow_pickle=False)
         return f"{array.dtype} {array.shape}"
+    if path.suffix == ".npz":
+        import zipfile
+
+        with zipfile.ZipFile(path) as archive:
+            return _names([one.removesuffix(".npy") for one in archive.namelist()])
+    if path.suffix == ".safetensors":
+        from safetensors import (  # type: ignore[import-not-found,unused-ignore]
+            safe_open,
+        )
+
+        with safe_open(path, framework="np") as tensors:
+            return _names(list(tensors.keys()))
     if path.suffix == ".parquet":
         from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -68,6 +80,11 @@ def _read(path: Path) -> str:
     if path.suffix == ".json" and path.stat().st_size <= _LARGEST:
         return repr(json.loads(path.read_bytes()))
     return ""
+
+
+def _names(names: Sequence[str]) -> str:
+    count = len(names)
+    return f"{count:,} {'array' if count == 1 else 'arrays'} ({', '.join(names)})"
 
 
 def _size(path: Path) -> str:

@@ -91,7 +91,7 @@ def _write(process: int, here: str) -> None:
     files: dict[str, bytes] = {}
     for name, value in found.items():
         try:
-            suffix, data = formats.to_bytes(name, value)
+            suffix, data = formats.to_bytes(name, value, arrays=True)
         except Exception as error:
             entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
             continue

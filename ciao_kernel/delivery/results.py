@@ -278,8 +278,11 @@ class Results(Mapping[str, Any]):
 def _value(path: Path, kind: str) -> Any:
     try:
         return input_loader.read(path, kind)
-    except ImportError:  # the kernel has no torch, for example: an array then
-        return input_loader.read(path, "")
+    except ImportError as error:
+        if path.suffix == ".safetensors":
+            error.add_note(f"The value is the file {path}. `%pip install safetensors` reads it.")
+            raise
+    return input_loader.read(path, "")  # the kernel has no torch, for example: an array then
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

@@ -49,12 +49,13 @@ def _known_bases(kind: type) -> Iterator[tuple[str, str]]:
             yield f"{package}.{base.__name__}", suffix
 
 
-def to_bytes(name: str, value: Any) -> tuple[str, bytes]:
+def to_bytes(name: str, value: Any, *, arrays: bool = False) -> tuple[str, bytes]:
     """Return the suffix and the bytes of a value's file.
 
     Args:
         name: Name of the variable, which becomes that of a column without one.
         value: Its value.
+        arrays: Store a dict of arrays or tensors too, such as the weights of a model.
 
     Raises:
         NotStorable: No format supports the type of the value, or of a part of it.
@@ -67,6 +68,8 @@ def to_bytes(name: str, value: Any) -> tuple[str, bytes]:
         return suffix, _npy(value)
     if suffix == "bin":
         return suffix, bytes(value)
+    if arrays and _is_arrays(value):
+        return _arrays(value)
     text = json.dumps(value, default=_json_default, ensure_ascii=False)
     _check_keys(value)
     return "json", text.encode()
@@ -105,10 +108,7 @@ def _npy(value: Any) -> bytes:
     """
     import numpy  # type: ignore[import-not-found,unused-ignore]
 
-    if isinstance(value, numpy.ma.MaskedArray):
-        raise ValueError("numpy files cannot store a mask")
-    if not isinstance(value, numpy.ndarray):
-        value = _as_array(value)
+    value = _as_plain_array(value)
     stream = io.BytesIO()
     numpy.save(stream, value, allow_pickle=False)
     # Types that numpy does not support, such as bfloat16, would be read back as raw bytes.
@@ -118,6 +118,51 @@ def _npy(value: Any) -> bytes:
     if numpy.load(empty).dtype != value.dtype:
         raise ValueError(f"numpy files cannot store the type {value.dtype}")
     return stream.getvalue()
+
+
+def _is_arrays(value: Any) -> bool:
+    """Return whether a value is a dict of arrays; one of numbers in tensors is JSON."""
+    return (
+        isinstance(value, dict)
+        and all(isinstance(key, str) for key in value)
+        and all(suffix_of(type(one)) == "npy" for one in value.values())
+        and any(len(one.shape) for one in value.values())
+    )
+
+
+def _arrays(value: dict[str, Any]) -> tuple[str, bytes]:
+    """Return a dict of arrays as safetensors; as npz without that package, or for its other types.
+
+    ``numpy.savez`` would take some names for its own arguments, and pickle objects.
+    """
+    found = {name: _as_plain_array(one) for name, one in value.items()}
+    try:
+        from safetensors.numpy import (  # type: ignore[import-not-found,unused-ignore]
+            save,
+        )
+
+        return "safetensors", save(found)
+    except Exception:  # of the package, which has no types such as complex numbers
+        import zipfile
+
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name, one in found.items():
+                archive.writestr(f"{name}.npy", _npy(one))
+        return "npz", stream.getvalue()
+
+
+def _as_plain_array(value: Any) -> Any:
+    """Return an array or a tensor as an array.
+
+    Raises:
+        ValueError: It has a mask, which files do not keep.
+    """
+    import numpy
+
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise ValueError("numpy files cannot store a mask")
+    return value if isinstance(value, numpy.ndarray) else _as_array(value)
 
 
 def _as_array(value: Any) -> Any:

@@ -1,0 +1,123 @@
+"""Dicts of arrays, such as the weights of a model: written in a replica, and read in the kernel."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.delivery import results, value_formats
+from ciao_kernel.delivery.result_writer import MARK
+
+numpy = pytest.importorskip("numpy")
+
+
+def back(place: Path, value: Any) -> tuple[str, results.Results]:
+    """Write a value as a replica does, and take it as from its pod."""
+    suffix, data = value_formats.to_bytes("value", value, arrays=True)
+    kind = value_formats.base_type(type(value))
+    return suffix, given(place, f"value.{suffix}", data, kind)
+
+
+def given(place: Path, file: str, data: bytes, kind: str = "builtins.dict") -> results.Results:
+    entry = {"type": kind, "file": file, "data": base64.b64encode(data).decode()}
+    assert results.unpack(
+        MARK + json.dumps({"names": ["value"], "values": {"value": entry}}), place
+    )
+    return results.Results(place)
+
+
+WEIGHTS = {
+    "layer/kernel": numpy.arange(6, dtype="float32").reshape(2, 3).T,
+    "file": numpy.array([True, False]),
+    "allow_pickle": numpy.array(3, dtype="int64"),
+}
+
+
+def same(found: Any, expected: Any) -> None:
+    assert list(found) == list(expected)
+    for name, one in expected.items():
+        assert found[name].dtype == one.dtype
+        assert found[name].shape == one.shape
+        assert (found[name] == one).all()
+
+
+def test_weights_come_back_as_a_dict_of_arrays(tmp_path: Path) -> None:
+    suffix, found = back(tmp_path, WEIGHTS)
+    assert suffix in ("npz", "safetensors")
+    same({name: found["value"][name] for name in WEIGHTS}, WEIGHTS)
+
+
+def test_safetensors_is_the_format_where_the_package_is(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    suffix, found = back(tmp_path, WEIGHTS)
+    assert suffix == "safetensors"
+    assert "3 arrays (" in repr(found)
+
+
+def test_types_that_safetensors_lacks_are_npz(tmp_path: Path) -> None:
+    value = {"words": numpy.array(["a", "bc"]), "z": numpy.array([1j])}
+    suffix, found = back(tmp_path, value)
+    assert suffix == "npz"
+    same(found["value"], value)
+    assert repr(found) == "<results: value=2 arrays (words, z)>"
+
+
+def test_a_state_dict_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    _, found = back(tmp_path, layers.state_dict())
+    same(
+        {name: found["value"][name] for name in layers.state_dict()},
+        {name: one.numpy() for name, one in layers.state_dict().items()},
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"loss": numpy.float32(0.25)}, {"loss": numpy.array(0.25)}, OrderedDict(a=1)],
+)
+def test_numbers_stay_json(tmp_path: Path, value: Any) -> None:
+    suffix, found = back(tmp_path, value)
+    assert suffix == "json"
+    assert found["value"] == {name: float(one) for name, one in value.items()}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": numpy.ones(2), "b": "text"},
+        {"a": {"b": numpy.ones(2)}},
+        {1: numpy.ones(2)},
+        {"a": numpy.ones(2), "b": numpy.array([{}], dtype=object)},
+        {"a": numpy.ma.MaskedArray([1, 2], [True, False])},
+    ],
+)
+def test_others_are_refused_and_nothing_is_pickled(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        value_formats.to_bytes("value", value, arrays=True)
+
+
+def test_a_notebook_hands_over_no_dict_of_arrays() -> None:
+    """Its replicas need not have the package that the kernel has."""
+    with pytest.raises(value_formats.NotStorable):
+        value_formats.to_bytes("value", {"a": numpy.ones(2)})
+
+
+def test_a_pod_that_sends_something_else_as_arrays_is_not_believed(tmp_path: Path) -> None:
+    data = tmp_path / "made"
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes(1000))
+    with pytest.raises(ValueError, match="compressed"):
+        given(tmp_path / "1", "value.npz", data.read_bytes())["value"]
+    numpy.savez(data.with_suffix(".npz"), a=numpy.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        given(tmp_path / "2", "value.npz", data.with_suffix(".npz").read_bytes())["value"]
+    with pytest.raises(zipfile.BadZipFile):
+        given(tmp_path / "3", "value.npz", b"text")["value"]
+    assert repr(given(tmp_path / "4", "value.npz", b"text")) == "<results: value=dict (4 bytes)>"
