@@ -92,10 +92,10 @@ class Mpi:
                 "Write %cleanPolicy=running.",
                 directive="cleanPolicy",
             )
-        if spec.outputs:
+        if spec.output_paths:
             raise SpecError(
-                "nothing comes back from an MPI job by %output: its ranks are no replicas.",
-                "Leave out %output, and let rank 0 write its files to a %volume.",
+                "files do not come back from an MPI job by %output: its ranks are no replicas.",
+                "Name variables, whose values rank 0 gives, or let it write files to a %volume.",
                 directive="output",
             )
         if spec.tensorboard is not None:

@@ -31,6 +31,14 @@ for name, known in (
         if one in os.environ and not (name == "LOCAL_RANK" and "LOCAL_WORLD_SIZE" in os.environ):
             os.environ[name] = os.environ[one]
 site = os.environ.get("CIAO_SITE")  # in a pod, where mpirun passes no PYTHONPATH on
+if site and "ciao_result_writer" not in sys.modules:
+    sys.path.insert(0, site)
+    try:
+        import ciao_result_writer  # only with %output
+        ciao_result_writer.start(site)
+    except ImportError:
+        pass
+    sys.path.remove(site)
 if site and "ciao_stack_handler" not in sys.modules:
     sys.path.insert(0, site)
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ciao_kernel.delivery.result_writer import NAMES, TARGET
 from ciao_kernel.frameworks import mpi_relay, mpi_ssh
 
 _LOOP = """\
@@ -73,7 +74,8 @@ def wait(python: str) -> tuple[str, ...]:
     return ("sh", "-c", _WAIT, "ciao-worker", python)
 
 
-_RANK = """\
+_RANK = (
+    """\
 slots=$1
 shift
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
@@ -92,6 +94,15 @@ if [ -f "$own/gpus" ]; then
 fi
 CIAO_REPLICA=${own##*/}
 export CIAO_REPLICA
+"""
+    # On this machine the values of %output go into a folder; the launcher's variable names its own.
+    f"""\
+if [ -d "${TARGET}" ]; then
+    {TARGET}=${{{TARGET}%/*}}/$CIAO_REPLICA
+    export {TARGET}
+fi
+"""
+    """\
 echo $$ >"$own/rank-$rank"
 : >"$own/began"
 trap stopped=1 TERM  # mpirun asks the whole group to end, and the program may take its time
@@ -102,6 +113,7 @@ if [ $code != 0 ] || [ -n "$stopped" ]; then : >"$own/lost"; fi
 rm -f "$own/rank-$rank"
 exit $code
 """
+)
 """The program of a rank. Its first argument is the number of ranks of a worker, on this machine;
 in a pod it is empty, because only one worker is there."""
 
@@ -113,6 +125,7 @@ workers, slots, *program = sys.argv[1:]
 names = ["worker-%d" % number for number in range(int(workers))]
 folder, agent = os.environ["CIAO_MPI"], os.environ.get("CIAO_MPI_AGENT")
 pool = ThreadPoolExecutor(16)
+values = os.environ.pop("{NAMES}", None)  # they are those of rank 0
 {mpi_ssh.MAKE_AGENT}{mpi_relay.START}stopped = False
 
 def shell(worker, text):
@@ -207,8 +220,9 @@ if not mpirun:
           "an image with Open MPI has one too.")
     list(pool.map(end, names, [0] * len(names)))
     sys.exit(127)
+env = dict(os.environ, **({{"{NAMES}": values}} if values else {{}}))
 command = [mpirun, "-n", str(len(names) * int(slots)), "sh", "-c", {_RANK!r}, "ciao-rank"]
-process = subprocess.Popen([*command, "" if agent else slots, *program], errors="replace",
+process = subprocess.Popen([*command, "" if agent else slots, *program], errors="replace", env=env,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, universal_newlines=True,
                            start_new_session=True)  # a second signal would hurry it

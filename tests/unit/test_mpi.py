@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
     job_status,
@@ -22,6 +24,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     of_resource,
     resource_of,
 )
+from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import mpi_ssh, mpirun
 from ciao_kernel.model import Gpu, Job, Replica, Resources
 from ciao_kernel.plugins import replica_command
@@ -45,6 +48,13 @@ def test_the_launcher_takes_nothing_of_the_workers_resources() -> None:
     assert job.asks("launcher") == Resources(gpu=Gpu(0))
     _, job = spec("%framework=mpi %cpu=4 %worker=2")
     assert job.asks("launcher") == Resources()
+
+
+def test_values_come_back_and_files_do_not() -> None:
+    _, job = spec("%framework=mpi %output=loss,accuracy")
+    assert job.output_names == ("loss", "accuracy")
+    with pytest.raises(SpecError, match="files do not come back from an MPI job"):
+        spec("%framework=mpi %output=loss,model/")
 
 
 def test_the_launcher_runs_mpirun_and_workers_wait() -> None:

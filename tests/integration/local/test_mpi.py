@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from ciao_kernel.delivery import results
 from ciao_kernel.errors import EnvironmentFault, JobFailed, SourceError
 from ciao_kernel.model import State
 from tests.helpers import digits
@@ -66,6 +67,13 @@ class TestReal:
         logs = "".join(file.read_text() for file in jobs.storage.glob("jobs/*/logs/*"))
         assert sorted(re.findall("saved .", logs)) == [f"saved {rank}" for rank in range(4)]
 
+    @pytest.mark.second("operators")
+    def test_rank_0_gives_the_values(self, jobs: Place) -> None:
+        ended = jobs.run(f"{HEADER}%output=total\n{ADDS}")
+        assert ended.error is None, ended.error
+        replica, values = results.of_job(ended.job, ended.display.status)
+        assert (str(replica), dict(values)) == ("worker-0", {"total": 6})
+
 
 REPLICAS = ("worker-0", "worker-1", "launcher-0")
 FAILS = """
@@ -77,6 +85,11 @@ def train():
     MPI.COMM_WORLD.Barrier()
 
 train()
+"""
+ADDS = """
+from mpi4py import MPI
+
+total = MPI.COMM_WORLD.reduce(MPI.COMM_WORLD.rank)
 """
 TALKS = """
 import os

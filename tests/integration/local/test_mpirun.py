@@ -15,10 +15,12 @@ from types import ModuleType
 
 import pytest
 
+from ciao_kernel.delivery import result_writer, results, site_folder, value_formats
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
+from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
 from ciao_kernel.frameworks import mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
-from ciao_kernel.model import Artifact, Source, SourceFile
+from ciao_kernel.model import Artifact, JobSpec, Source, SourceFile
 from tests.unit.test_frameworks import spec
 
 MPIRUN = """#!/bin/sh
@@ -168,14 +170,16 @@ def test_a_line_is_one_write(tmp_path: Path) -> None:
         assert [ours.recv(100), ours.recv(100)] == [b"a 1\n", b"b 2\n"]
 
 
-def rank(folder: Path, site: Path, *parts: ModuleType) -> subprocess.CompletedProcess[str]:
-    """Run a folder's cell as a rank that has some modules of ciao."""
+def rank(
+    folder: Path, site: Path, *parts: ModuleType, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a folder's cell as a rank that has some modules of ciao, with more variables."""
     for part in parts:
         name = part.__name__.rpartition(".")[2]
         shutil.copy(part.__file__, site / f"ciao_{name}.py")
     return subprocess.run(
         mpi_rank.command(sys.executable, [str(folder / "cell.py")]),
-        env={**os.environ, "CIAO_SITE": str(site)},
+        env={**os.environ, "CIAO_SITE": str(site), **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -208,3 +212,57 @@ def test_a_rank_whose_debugger_cannot_be_loaded_ends_with_its_error(tmp_path: Pa
     assert "%onError=debug is passed over: the debugger cannot be loaded." in done.stderr
     assert done.stderr.endswith("ValueError: bad shard\n")
     assert "FileNotFoundError" not in done.stderr
+
+
+VALUES = """
+import os
+rank, process, code = int(os.environ["RANK"]), "mine", [1, 2]
+if FAILS and rank == 0:
+    raise ValueError("bad shard")
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rank_0_gives_the_values_of_a_job_here(tmp_path: Path, fails: bool) -> None:
+    """The launcher is started with the program's words too, and has variables of these names."""
+    text = VALUES.replace("FAILS", str(fails))
+    here = Here(tmp_path, text)
+    job = JobSpec("mpi", outputs=("rank", "process", "code"))
+    for file in results.with_files(Source(SourceFile("cell.py", b"x")), job).own:
+        (tmp_path / file.path).parent.mkdir(exist_ok=True)
+        (tmp_path / file.path).write_bytes(file.data or b"")
+    for name in ("worker-0", "worker-1", "launcher-0"):
+        (tmp_path / "values" / name).mkdir(parents=True)
+    here.env |= {
+        NAMES: "rank process code",
+        PROGRAM: str(tmp_path / "cell.py"),
+        TARGET: str(tmp_path / "values/launcher-0"),
+        "PYTHONPATH": str(tmp_path / site_folder.FOLDER),
+    }
+    codes, _ = here.run()
+    assert codes == ([1, 0, 1] if fails else [0, 0, 0])
+    found = results.Results(tmp_path / "values/worker-0")
+    assert dict(found) == {"rank": 0, "process": "mine", "code": [1, 2]}
+    for name in ("worker-1", "launcher-0"):
+        assert not results.Results(tmp_path / "values" / name).arrived
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_rank_0_in_a_pod_writes_the_message_of_its_worker(tmp_path: Path, number: str) -> None:
+    """mpirun passes no PYTHONPATH on, and the variables of the container are there."""
+    (site := tmp_path / ".ciao").mkdir()
+    (tmp_path / "cell.py").write_text("rank = 'of rank 0'\n")
+    message = tmp_path / "message"
+    env = {
+        NAMES: "rank",
+        PROGRAM: str(tmp_path / "cell.py"),
+        TARGET: str(message),
+        "OMPI_COMM_WORLD_RANK": number,
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    }
+    done = rank(tmp_path, site, result_writer, value_formats, **env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert message.exists() is (number == "0")
+    if number == "0":
+        assert results.unpack(message.read_text(), tmp_path / "values")
+        assert dict(results.Results(tmp_path / "values")) == {"rank": "of rank 0"}
