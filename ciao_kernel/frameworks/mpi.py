@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.frameworks import mpi_rank, mpi_relay, mpi_ssh, mpirun, refusals
+from ciao_kernel.frameworks import mpi_exec, mpi_rank, mpi_relay, mpi_ssh, mpirun, refusals
 from ciao_kernel.frameworks.replicas import at_least_one_worker, replica_specs, with_variables
 from ciao_kernel.model import (
     Address,
@@ -30,8 +30,6 @@ from ciao_kernel.plugins import JobManifest
 
 _JOB = "an MPI job"
 _LAUNCHER = Replica("launcher", 0)
-_AGENT = "/etc/mpi/kubexec.sh"
-"""Runs a command in a worker's pod, in place of ssh; the operator delivers it."""
 _HOSTS = "/etc/mpi/hostfile"
 _COMMON = {
     # Containers run as root, which mpirun refuses.
@@ -58,7 +56,7 @@ _IN_PODS = {
     "PRTE_MCA_rmaps_default_mapping_policy": "slot",
 }
 _OF_OPERATOR = {**_IN_PODS, "PRTE_MCA_prte_default_hostfile": _HOSTS}
-_BY_EXEC = {**_OF_OPERATOR, "CIAO_MPI_AGENT": _AGENT, "PRTE_MCA_plm_ssh_agent": _AGENT}
+_BY_EXEC = {**_OF_OPERATOR, **mpi_exec.variables(_FOLDER)}
 _BY_SSH = {**_OF_OPERATOR, **mpi_ssh.variables(_FOLDER)}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ciao_kernel.delivery.result_writer import NAMES, TARGET
-from ciao_kernel.frameworks import mpi_relay, mpi_ssh
+from ciao_kernel.frameworks import mpi_exec, mpi_relay, mpi_ssh
 
 _LOOP = """\
 exec 2>/dev/null  # the shell would say how its child ended
@@ -55,6 +55,7 @@ done
 _WAIT = f"""\
 own=$CIAO_MPI/$CIAO_REPLICA
 mkdir -p "$own"
+{mpi_exec.SERVE}\
 {mpi_ssh.SERVE}\
 {mpi_relay.SERVE}\
 {_LOOP}"""
@@ -126,7 +127,7 @@ names = ["worker-%d" % number for number in range(int(workers))]
 folder, agent = os.environ["CIAO_MPI"], os.environ.get("CIAO_MPI_AGENT")
 pool = ThreadPoolExecutor(16)
 values = os.environ.pop("{NAMES}", None)  # they are those of rank 0
-{mpi_ssh.MAKE_AGENT}{mpi_relay.START}stopped = False
+{mpi_exec.MAKE_AGENT}{mpi_ssh.MAKE_AGENT}{mpi_relay.START}stopped = False
 
 def shell(worker, text):
     where = [agent, os.environ["CIAO_JOB"] + "-" + worker] if agent else ["sh", "-c"]
@@ -185,9 +186,8 @@ def output(process):
         yield line
 
 RULE = re.compile(r"[-=]{{40,}}$")
-# Of the operator's agents, which mix their lines; of libevent; about a child as fast as its parent.
-NOISE = re.compile(r"\\+ |POD_NAME=|shift$|/opt/kube/kubectl exec |\\[warn\\] Epoll |"
-                   r"\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
+# Of libevent; about a child as fast as its parent; and lines without a word.
+NOISE = re.compile(r"\\[warn\\] Epoll |\\[[^\\]]*\\] plm:ssh: Warning: setpgid|\\W*$")
 # Of ranks that lose a peer, and of those that call MPI_Abort.
 FATAL = re.compile(r"\\[[^\\]]*:\\d+\\] \\*\\*\\* ")
 REPORT = re.compile(r"Process name: \\[.*,(\\d+)\\]|process rank (\\d+) |RANK (\\d+) PID|"

@@ -95,7 +95,8 @@ def test_an_mpijob() -> None:
     for one in first.values():
         env = {each["name"]: each.get("value") for each in one["env"]}
         assert env["OMPI_MCA_btl"] == "tcp,self"
-        assert env["PRTE_MCA_plm_ssh_agent"] == "/etc/mpi/kubexec.sh"
+        assert env["PRTE_MCA_plm_ssh_agent"] == env["CIAO_MPI_AGENT"]
+        assert env["CIAO_MPI_EXEC"] == "/etc/mpi/kubexec.sh"
         assert env["PRTE_MCA_prte_default_hostfile"] == "/etc/mpi/hostfile"
     assert {"name": "CIAO_INDEX", "value": "0"} in first["l"]["env"]
 

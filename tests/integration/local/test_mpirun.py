@@ -18,7 +18,7 @@ import pytest
 from ciao_kernel.delivery import result_writer, results, site_folder, value_formats
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
-from ciao_kernel.frameworks import mpi_rank, mpirun
+from ciao_kernel.frameworks import mpi_exec, mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.model import Artifact, JobSpec, Source, SourceFile
 from tests.unit.test_frameworks import spec
@@ -28,9 +28,7 @@ MPIRUN = """#!/bin/sh
 shift
 count=$1
 shift
-echo "+ + shift"
-echo shift
-echo POD_NAME=x
+echo "[warn] Epoll MOD(1) on fd 9 failed."
 rank=0
 while [ $rank -lt $count ]; do
     OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count \\
@@ -120,12 +118,30 @@ def test_the_worker_of_a_rank_that_fails_ends_as_the_rank_does(
     text = f"import os, sys\nif os.environ['RANK'] == '2':\n    {way}\n"
     codes, logs = Here(tmp_path, text).run()
     assert codes == [0, code, code if code > 0 else 128 - code]
-    assert logs == ["", "", ""]  # neither mpirun's report nor the agent's lines
+    assert logs == ["", "", ""]  # without mpirun's report
+
+
+KUBEXEC = """#!/bin/sh
+set -x
+POD_NAME=$1
+shift
+POD=${POD_NAME} /bin/sh -c "$*"
+"""
+
+
+def test_the_operators_agent_traces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "kubexec.sh").write_text(KUBEXEC)
+    env = {**os.environ, **mpi_exec.variables(str(tmp_path)), "CIAO_MPI": str(tmp_path)}
+    env["CIAO_MPI_EXEC"] = str(tmp_path / "kubexec.sh")
+    subprocess.run(["sh", "-c", mpi_exec.SERVE], env=env, check=True)
+    command = [env["PRTE_MCA_plm_ssh_agent"], "j-worker-0", "echo $POD;", "exit 3"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "j-worker-0\n", "")
 
 
 def test_an_mpirun_that_fails_by_itself_is_heard(tmp_path: Path) -> None:
     here = Here(tmp_path, "")
-    (tmp_path / "bin" / "mpirun").write_text("#!/bin/sh\necho + x\necho no slots\nexit 5\n")
+    (tmp_path / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots\nexit 5\n")
     codes, logs = here.run()
     assert (codes, logs) == ([0, 0, 5], ["", "", "no slots\n"])
 
