@@ -111,13 +111,22 @@ def _npy(value: Any) -> bytes:
     value = _as_plain_array(value)
     stream = io.BytesIO()
     numpy.save(stream, value, allow_pickle=False)
-    # Types that numpy does not support, such as bfloat16, would be read back as raw bytes.
-    empty = io.BytesIO()
-    numpy.save(empty, numpy.empty(0, value.dtype), allow_pickle=False)
-    empty.seek(0)
-    if numpy.load(empty).dtype != value.dtype:
-        raise ValueError(f"numpy files cannot store the type {value.dtype}")
+    _check_type(value.dtype)
     return stream.getvalue()
+
+
+def _check_type(dtype: Any) -> None:
+    """Refuse types that numpy has not by itself, such as bfloat16: the kernel could not read them.
+
+    A numpy file would have them as raw bytes.
+    """
+    import numpy
+
+    empty = io.BytesIO()
+    numpy.save(empty, numpy.empty(0, dtype), allow_pickle=False)
+    empty.seek(0)
+    if numpy.load(empty).dtype != dtype:
+        raise ValueError(f"numpy files cannot store the type {dtype}")
 
 
 def _is_arrays(value: Any) -> bool:
@@ -135,7 +144,12 @@ def _arrays(value: dict[str, Any]) -> tuple[str, bytes]:
 
     ``numpy.savez`` would take some names for its own arguments, and pickle objects.
     """
-    found = {name: _as_plain_array(one) for name, one in value.items()}
+    import numpy
+
+    # safetensors takes the bytes as they are in memory, and passes over the strides of a view.
+    found = {name: numpy.asarray(_as_plain_array(one), order="C") for name, one in value.items()}
+    for dtype in {one.dtype for one in found.values()}:
+        _check_type(dtype)
     try:
         from safetensors.numpy import (  # type: ignore[import-not-found,unused-ignore]
             save,

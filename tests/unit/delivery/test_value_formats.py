@@ -68,6 +68,28 @@ def test_types_that_safetensors_lacks_are_npz(tmp_path: Path) -> None:
     assert repr(found) == "<results: value=2 arrays (words, z)>"
 
 
+def test_views_have_their_own_values_and_not_what_is_beside_them_in_memory(tmp_path: Path) -> None:
+    base = numpy.arange(24, dtype="float64").reshape(2, 3, 4)
+    views = {
+        "turned": base.T,
+        "every second": base[:, :, ::2],
+        "from the end": base[::-1],
+        "repeated": numpy.broadcast_to(numpy.float64(3), (5,)),
+        "number": numpy.array(3.0),
+    }
+    _, found = back(tmp_path, views)
+    same({name: found["value"][name] for name in views}, views)
+
+
+def test_types_that_numpy_lacks_are_refused_also_where_safetensors_has_them() -> None:
+    """The kernel need not have the package that adds them."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    with pytest.raises(ValueError, match="numpy files cannot store the type bfloat16"):
+        value_formats.to_bytes(
+            "value", {"a": numpy.ones(2, ml_dtypes.bfloat16), "b": numpy.ones(2)}, arrays=True
+        )
+
+
 def test_a_state_dict_of_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
