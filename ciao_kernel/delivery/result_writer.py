@@ -55,6 +55,8 @@ def register(here: str) -> None:
     index = os.path.join(os.environ.get(TARGET, ""), INDEX)
     if os.path.isfile(index):
         os.remove(index)  # of an earlier try
+    if os.path.isdir(os.environ.get(FILES, "")):
+        importlib.import_module("shutil").rmtree(os.environ[FILES], ignore_errors=True)  # the same
     atexit.register(_write, os.getpid(), here)
 
 
@@ -127,36 +129,50 @@ def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> 
 
     Those become files where they may come back as such: the message has the beginning of a digest.
     """
-    folder, entries = os.environ.get(FILES, ""), index["values"]
-    if folder:
-        importlib.import_module("shutil").rmtree(folder, ignore_errors=True)  # of an earlier try
-    replica = os.environ.get("CIAO_REPLICA", "")
+    folder, replica = os.environ.get(FILES, ""), os.environ.get("CIAO_REPLICA", "")
+    digests: dict[str, str] = {}
     if folder and os.environ.get(FROM, replica) == replica:
-        hashlib = importlib.import_module("hashlib")
-        for name, data in files.items():
-            entries[name]["digest"] = hashlib.sha256(data).hexdigest()[:_DIGEST]
-    large = sorted(files, key=lambda name: len(files[name]))
-    message = _message(index)
-    while large:
-        entry = dict(entries[large[0]])
-        entry.pop("digest", None)
-        entry["data"] = base64.b64encode(files[large[0]]).decode()
-        larger = _message({**index, "values": {**entries, large[0]: entry}})
-        if len(larger) > _MESSAGE:
+        sha256 = importlib.import_module("hashlib").sha256
+        digests = {name: sha256(data).hexdigest()[:_DIGEST] for name, data in files.items()}
+    entries = _fitting(index, files, digests) or _fitting(index, files, {})
+    if entries is None:
+        return  # the names alone are too many
+    _to_files(folder, entries, files)
+    with open(target, "wb") as file:
+        file.write(_message({**index, "values": entries}))
+
+
+def _fitting(
+    index: dict[str, Any], files: dict[str, bytes], digests: dict[str, str]
+) -> dict[str, dict[str, Any]] | None:
+    """Return the entries of a message with as many values as it can hold; None if it is too large.
+
+    A digest may be longer than a value, so more values may take less room.
+    """
+    entries = dict(index["values"])
+    for name, digest in digests.items():
+        entries[name] = {**entries[name], "digest": digest}
+    fits = dict(entries) if len(_message({**index, "values": entries})) <= _MESSAGE else None
+    for name in sorted(files, key=lambda name: len(files[name])):
+        if len(files[name]) > _MESSAGE:
             break
-        entries[large.pop(0)], message = entry, larger
-    if large and "digest" in entries[large[0]]:
-        _to_files(folder, entries, {name: files[name] for name in large})
-        message = _message(index)
-    if len(message) <= _MESSAGE:
-        with open(target, "wb") as file:
-            file.write(message)
+        data = base64.b64encode(files[name]).decode()
+        entries[name] = {**index["values"][name], "data": data}
+        if len(_message({**index, "values": entries})) <= _MESSAGE:
+            fits = dict(entries)
+    return fits
 
 
 def _to_files(folder: str, entries: dict[str, dict[str, Any]], files: dict[str, bytes]) -> None:
-    """Write values as files, the small ones first; an entry says which do not come, and why."""
-    most, total = int(os.environ[MOST]), 0
-    for name, data in files.items():
+    """Write values as files, the small ones first; an entry says which do not come, and why.
+
+    Only entries with a digest have a file.
+    """
+    most, total = int(os.environ.get(MOST, "0")), 0
+    for name in sorted(files, key=lambda name: len(files[name])):
+        data = files[name]
+        if "digest" not in entries[name]:
+            continue
         total += len(data)
         if total > most:
             entries[name]["most"] = most

@@ -162,3 +162,24 @@ def test_what_a_message_cannot_hold_becomes_files_of_the_deciding_replica(
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     LargeValues(place).put(f".ciao-values/{file.name}", file, digest)
     assert dict(results.Results(place)) == {"value": "x" * 5000, "small": "ok"}
+
+
+@pytest.mark.parametrize("count", [30, 50])
+def test_many_small_values_come_whether_or_not_larger_ones_would_be_files(
+    folder: Path, tmp_path: Path, count: int
+) -> None:
+    """The digests of files take more room in the message than small values do."""
+    names = [f"v{number}" for number in range(count)]
+    text = "".join(f"{name} = {number}\n" for number, name in enumerate(names))
+    (folder / "program.py").write_text(text)
+    env = {NAMES: " ".join(names), MOST: "6000", FROM: "worker-0", "CIAO_REPLICA": "worker-0"}
+    came = []
+    for number, files in enumerate(("", str(folder / ".ciao-values"))):
+        message, place = folder / f"message-{number}", tmp_path / f"unpacked-{number}"
+        program = str(folder / "program.py")
+        assert run(folder, program, target=str(message), **env, **{FILES: files}) == ""
+        assert results.unpack(message.read_text(), place)
+        came.append(dict(results.Results(place)))
+    assert came[1] == came[0]
+    assert len(came[0]) == count
+    assert not (folder / ".ciao-values").exists()
