@@ -158,6 +158,7 @@ def objects(
         SpecError: The API cannot run it.
     """
     identity = operator_v1.identity() if api in (OPERATOR_V1, MPI_OPERATOR) else ()
+    one_template = api is JOB  # of all replicas: whichever role it is made for
     pods = {
         group.role: pod_template(
             plan,
@@ -170,7 +171,7 @@ def objects(
             sleeps=sleeps,
             way=way,
             upload=upload,
-            values=values,
+            values=values if values and (one_template or values.role == group.role) else None,
         )
         for group in plan.spec.groups
         if group.count

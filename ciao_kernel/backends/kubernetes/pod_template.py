@@ -64,7 +64,8 @@ def pod_template(
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
         way: How files of ``%output`` leave the pod.
         upload: What the pod needs for a bucket, a registry or a claim, if that is the way.
-        values: The replica whose large values come as files; None if none do.
+        values: The replica whose large values come as files, if its pod is made of this one; else
+            None.
     """
     cluster, seen = plan.spec.cluster, plan.spec.seen_by(group.role)
     mounted = (
@@ -73,7 +74,6 @@ def pod_template(
     )
     grace = settings.grace(plan.spec.grace)
     image = artifact.image or image_of(plan, settings)
-    values = values if values is not None and values.role == group.role else None
     most = output_sidecar.limit(settings, way)
     container: Manifest = {
         "image": image,

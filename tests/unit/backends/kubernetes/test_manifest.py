@@ -369,6 +369,15 @@ def test_the_role_that_decides_alone_keeps_values_that_are_files() -> None:
     assert (env["CIAO_RESULT_MOST"], env["CIAO_RESULT_FROM"]) == ("4194304", "chief-0")
 
 
+def test_the_only_template_keeps_values_whichever_role_it_is_made_for() -> None:
+    text = "%framework=tensorflow\n%ps=1\n%worker=2\n%output=loss\n"
+    made = objects(text, values=Replica("worker", 0), api=JOB)
+    spec = made.job["spec"]["template"]["spec"]
+    assert "ciao-output" in [one["name"] for one in spec["initContainers"]]
+    env = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+    assert env["CIAO_RESULT_FROM"] == "worker-0"
+
+
 def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program() -> None:
     limits = "%cpu=2\n%memory=4Gi\n%gpu=1\n"
     text = f"%framework=tensorflow\n%worker=1\n{limits}%files=a.txt\n%output=model/ log.csv loss\n"
