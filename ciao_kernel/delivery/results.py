@@ -115,6 +115,15 @@ def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
     return place / f"{_RUN}{run}" / str(replica) if run else place / str(replica)
 
 
+def file_words(header: str) -> tuple[str, ...]:
+    """Return the word for the values among a job's files; none if it gives no values.
+
+    Args:
+        header: The job's header.
+    """
+    return (replica_files.VALUES,) if outputs.names(header) else ()
+
+
 def folders(header: str, job_files: Path) -> Callable[[str], Path] | None:
     """Return what gives the folder for the values of a replica, by its name.
 
@@ -170,17 +179,23 @@ def unpack(message: str, target: Path) -> bool:
     private_files.make_folders(target, target)
     for name, entry in _entries(index):
         text = entry.pop("data", None)
-        if isinstance(text, str) and large_values.is_file(name, entry.get("file")):
-            with contextlib.suppress(ValueError):
-                (target / entry["file"]).write_bytes(base64.b64decode(text, validate=True))
+        if not large_values.is_file(name, entry.get("file")):
+            continue
+        file = target / entry["file"]
+        if not isinstance(text, str):
+            file.unlink(missing_ok=True)  # of an earlier try
+            continue
+        with contextlib.suppress(ValueError):
+            file.write_bytes(base64.b64decode(text, validate=True))
     (target / INDEX).write_text(json.dumps(index), encoding="utf-8")
     return True
 
 
 def names_files(message: str) -> bool:
     """Return whether some values of a termination message are files in its pod."""
-    index = _parsed(message.removeprefix(MARK)) if message.startswith(MARK) else None
-    return any(entry.get("digest") for _, entry in _entries(index or {}))
+    if not message.startswith(MARK) or '"digest"' not in message:
+        return False  # asked at each change of a job: most messages need not be read
+    return any(entry.get("digest") for _, entry in _entries(_parsed(message[len(MARK) :]) or {}))
 
 
 class Results(Mapping[str, Any]):
@@ -259,7 +274,7 @@ class Results(Mapping[str, Any]):
         """Return why the file of a value is not here, as a sentence."""
         count, most, number = entry.get("size"), entry.get("most"), entry.get("errno")
         large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
-        instead = "write it to a file, and name that in %output."
+        instead = "write it to a file that %output names, or that is in a %volume."
         # A pod may send any numbers: those of C, and of files.
         if isinstance(number, int) and 0 < number < 1 << 31:
             return f"{name} has {large}, and its file could not be written: {os.strerror(number)}."
@@ -269,7 +284,7 @@ class Results(Mapping[str, Any]):
                 f"{size_text(most)} at most here."
             )
         if entry.get("digest"):
-            why = self._large.fault(str(entry.get("file"))) or "nobody fetched it in time"
+            why = self._large.fault(str(entry.get("file"))) or "it was not fetched in time"
             why = visible(why).rstrip(".")
             return f"{name} has {large}, and its file did not come back: {why}."
         return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {instead}"

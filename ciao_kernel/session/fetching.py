@@ -76,7 +76,7 @@ async def fetch(
                 if not has_folder:
                     raise _gone(job, replica)
                 asked = words or default_words(job)
-                asked = (*asked, *(_values(job.header) if values else ()))
+                asked = (*asked, *(results.file_words(job.header) if values else ()))
                 await _fetch_one(backend, job, replica, asked, returned, settings, emit)
                 continue
         except CiaoError as error:
@@ -178,12 +178,7 @@ def _kept(header: str) -> tuple[str, ...]:
     """Return the words whose files a replica sends at its end."""
     logs = event_folder.asked(header)
     events = (event_files(logs),) if logs else ()
-    return (*outputs.paths(header), *events, *_values(header))
-
-
-def _values(header: str) -> tuple[str, ...]:
-    """Return the word for values that come as files; none if the job gives no values."""
-    return (replica_files.VALUES,) if outputs.names(header) else ()
+    return (*outputs.paths(header), *events, *results.file_words(header))
 
 
 def _say_cut(emit: Emit, replica: Replica, why: str) -> None:

@@ -25,6 +25,8 @@ _NAMED = 3
 """So many replicas of a file are named at most."""
 _LISTED = 8
 """So many files are named at most."""
+_MANY = 40
+"""More variables than these may be too many for a termination message."""
 
 
 def sentences(job: Job, status: Status) -> Iterator[str]:
@@ -59,6 +61,11 @@ def _of_values(job: Job, status: Status, names: Sequence[str]) -> Iterator[str]:
             f"no values came back for %output: when the program ended it had no variable "
             f"{' or '.join(names)}, or it ended by a signal or os._exit."
         )
+        if job.on_cluster and len(names) > _MANY:
+            yield (
+                f"%output: more than some {_MANY} variables may be too many for the message of a "
+                "pod; collect them in a dict."
+            )
         return
     if found := ", ".join(values):
         yield f"brought back from {replica}: {found} (_job.result, or the files in {values.place})"

@@ -130,8 +130,8 @@ def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path
     found = results.Results(tmp_path / "unpacked")
     assert dict(found) == {"small": "ok", "empty": ""}
     assert found.fault("value") == (
-        "value has 5,002 bytes, and a pod gives back 3,000 bytes at most; write it to a file, "
-        "and name that in %output."
+        "value has 5,002 bytes, and a pod gives back 3,000 bytes at most; write it to a file that "
+        "%output names, or that is in a %volume."
     )
 
 

@@ -79,7 +79,7 @@ class OutputFetch:
         if logs := event_folder.asked(job.header):
             words.append(event_files(logs))
         self._has_paths = bool(words)
-        self._words = (*words, *sent_values.words(job.header))
+        self._words = (*words, *results.file_words(job.header))
         self._files = ReturnedFiles(folder, job.tries, results.folders(job.header, folder))
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], ReplicaFetch] = {}

@@ -14,9 +14,7 @@ from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
-from ciao_kernel.delivery.replica_files import VALUES
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.magics import outputs
 from ciao_kernel.model import Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, endless_roles
@@ -60,15 +58,6 @@ async def giver(
     endless = endless_roles(plan.framework, spec.serve)
     ends = (one for one in spec.replicas() if one.role not in endless)
     return plan.framework.decider(spec) or next(ends, None)
-
-
-def words(header: str) -> tuple[str, ...]:
-    """Return the word for the values among a job's files; none if it gives no values.
-
-    Args:
-        header: The job's header.
-    """
-    return (VALUES,) if outputs.names(header) else ()
 
 
 def has_files(pod: Any) -> bool:

@@ -91,7 +91,7 @@ def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
     assert results.Results(place)["value"] == [1]
     results.unpack(message({"value": large("0" * 16)}), place)
     assert results.Results(place).fault("value") == (
-        "value has 9,000 bytes, and its file did not come back: nobody fetched it in time."
+        "value has 9,000 bytes, and its file did not come back: it was not fetched in time."
     )
     results.unpack(message({"value": entry("value.json", "[2]")}), place)
     assert results.Results(place)["value"] == [2]
@@ -100,6 +100,8 @@ def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
     results.unpack(message({"value": large(second)}), place)
     assert dict(results.Results(place)) == {"value": [3]}
     assert "value=[3]" in repr(results.Results(place))
+    results.unpack(message({"value": large("0" * 16)}), place)
+    assert dict(results.Results(place)) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
         ({"errno": 28}, "its file could not be written: No space left on device."),
         ({"digest": "ab"}, "its file did not come back: all files together are too large."),
         ({"digest": 3}, "its file did not come back: all files together are too large."),
-        ({}, "write it to a file, and name that in %output."),
-        ({"errno": 10**30}, "write it to a file, and name that in %output."),
-        ({"most": 10**400}, "write it to a file, and name that in %output."),
+        ({}, "write it to a file that %output names, or that is in a %volume."),
+        ({"errno": 10**30}, "write it to a file that %output names, or that is in a %volume."),
+        ({"most": 10**400}, "write it to a file that %output names, or that is in a %volume."),
     ],
 )
 def test_a_large_value_that_is_not_here_says_why(
