@@ -117,7 +117,12 @@ class KubernetesBackend:
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
-        from ciao_kernel.backends.kubernetes import output_checks, retry_notices, submit
+        from ciao_kernel.backends.kubernetes import (
+            output_checks,
+            retry_notices,
+            sent_values,
+            submit,
+        )
 
         target = await self._targets.of(plan.spec.cluster)
         if plan.name and self._deletions.ends(target.namespace, plan.name):
@@ -136,7 +141,7 @@ class KubernetesBackend:
         job = self._lookup.here(job)
         if plan.spec.detach:
             said = await output_checks.detached_notice(plan.spec, target, job, self._settings)
-            if said:
+            if said := said or await sent_values.detached_notice(plan, target, job, self._settings):
                 emit(Notice(said))
         return job
 

@@ -15,7 +15,7 @@ from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
 from ciao_kernel.errors import CiaoError
-from ciao_kernel.model import Replica
+from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, endless_roles
 
@@ -58,6 +58,28 @@ async def giver(
     endless = endless_roles(plan.framework, spec.serve)
     ends = (one for one in spec.replicas() if one.role not in endless)
     return plan.framework.decider(spec) or next(ends, None)
+
+
+async def detached_notice(plan: Plan, target: Target, job: Job, settings: Settings) -> str:
+    """Return how long the large values of a job in the background are there; "" if that is said.
+
+    Args:
+        plan: The cell.
+        target: Cluster and namespace.
+        job: The job.
+        settings: Waiting times.
+    """
+    from ciao_kernel.backends.kubernetes import output_checks  # late: see giver
+
+    if plan.spec.output_paths or await giver(plan, target, settings) is None:
+        return ""
+    if await output_checks.way(plan.spec, target, settings) is not OutputWay.EXEC:
+        return ""
+    return (
+        "values of %output with more than some 3,000 bytes come back if "
+        f"`%ciao attach {job.reference}` follows the job at its end, or begins within "
+        f"{settings.fetch_wait:g} s after it (the setting fetchWait); later they are lost."
+    )
 
 
 def has_files(pod: Any) -> bool:
