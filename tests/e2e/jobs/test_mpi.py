@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from ciao_kernel.delivery import results
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Owner, Replica, State
 from ciao_kernel.session.plugin_registry import Registry
@@ -32,9 +33,17 @@ def run(team: Team, cell: str, **options: object) -> Ended:
     return team.run(HEADER + cell, images=images, **options)  # type: ignore[arg-type]
 
 
+def gives_values_of_rank_0(ended: Ended) -> None:
+    """The small ones of ``%output=accuracy,w``, by the termination message of a worker."""
+    replica, values = results.of_job(ended.job, ended.display.status)
+    assert str(replica) == "worker-0"
+    assert values["accuracy"] > 0.8
+    assert "w has 5,248 bytes, and a pod gives back 3,000 bytes at most" in values.fault("w")
+
+
 @pytest.mark.stands_for("operators")
 def test_ranks_train_one_model_in_the_workers(team: Team) -> None:
-    ended = run(team, digits.MPI)
+    ended = run(team, f"%output=accuracy,w\n{digits.MPI}")
     assert ended.error is None, ended.error
     said = {one: ended.display.data(one).decode() for one in ended.display.replicas}
     assert set(said) == {"worker-0", "worker-1"}, said  # mpirun has nothing to say
@@ -47,6 +56,7 @@ def test_ranks_train_one_model_in_the_workers(team: Team) -> None:
     (accuracy,) = {float(number) for found in told.values() for _, _, number in found}
     assert accuracy > 0.8
     assert {one.state for one in ended.display.status.replicas} == {State.SUCCEEDED}
+    gives_values_of_rank_0(ended)
 
 
 FAILS = """

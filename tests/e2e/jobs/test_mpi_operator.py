@@ -16,7 +16,15 @@ from tests.cluster.layout import layout
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
-from tests.e2e.jobs.test_mpi import ENDS, FAILS, HEADER, WAITS, has_exit_code_and_variables, left
+from tests.e2e.jobs.test_mpi import (
+    ENDS,
+    FAILS,
+    HEADER,
+    WAITS,
+    gives_values_of_rank_0,
+    has_exit_code_and_variables,
+    left,
+)
 from tests.helpers import digits
 from tests.helpers.jobs import Ended, Recorder
 
@@ -55,7 +63,7 @@ def run(team: Team, cell: str, **options: object) -> Ended:
 
 
 def test_ranks_train_one_model_in_the_workers(team: Team) -> None:
-    ended = run(team, digits.MPI)
+    ended = run(team, f"%output=accuracy,w\n{digits.MPI}")
     assert ended.error is None, ended.error
     assert "an MPIJob of mpi-operator (v2beta1)" in ended.display.notices
     said = {one: ended.display.data(one).decode() for one in ended.display.replicas}
@@ -68,6 +76,7 @@ def test_ranks_train_one_model_in_the_workers(team: Team) -> None:
     (accuracy,) = {float(number) for found in told.values() for _, _, number in found}
     assert accuracy > 0.8
     assert {one.state for one in ended.display.status.replicas} == {State.SUCCEEDED}
+    gives_values_of_rank_0(ended)
 
 
 def test_the_worker_of_the_rank_that_failed_is_named_with_its_traceback(team: Team) -> None:

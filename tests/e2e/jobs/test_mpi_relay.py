@@ -16,7 +16,14 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import JOBS, TRAIN, Team, leftovers, made, rules
-from tests.e2e.jobs.test_mpi import ENDS, FAILS, WAITS, has_exit_code_and_variables, run
+from tests.e2e.jobs.test_mpi import (
+    ENDS,
+    FAILS,
+    WAITS,
+    gives_values_of_rank_0,
+    has_exit_code_and_variables,
+    run,
+)
 from tests.helpers import digits
 from tests.helpers.jobs import Recorder
 
@@ -44,7 +51,7 @@ def team(
 
 
 def test_ranks_train_one_model_in_the_workers(team: Team, api: str) -> None:
-    ended = run(team, f"%api={api}\n%memory=800Mi\n{digits.MPI}")
+    ended = run(team, f"%api={api}\n%memory=800Mi\n%output=accuracy,w\n{digits.MPI}")
     assert ended.error is None, ended.error
     said = {one: ended.display.data(one).decode() for one in ended.display.replicas}
     assert set(said) == {"worker-0", "worker-1"}, said  # mpirun has nothing to say
@@ -58,6 +65,7 @@ def test_ranks_train_one_model_in_the_workers(team: Team, api: str) -> None:
     pods = {one: {host for _, host, _ in found} for one, found in told.items()}
     name, part = ended.job.name, "" if api == "job" else "-worker-0"
     assert pods == {f"worker-{index}": {f"{name}{part}-{index}"} for index in (0, 1)}
+    gives_values_of_rank_0(ended)
     (accuracy,) = {float(number) for found in told.values() for _, _, number in found}
     assert accuracy > 0.8
     assert ended.display.status.state is State.SUCCEEDED

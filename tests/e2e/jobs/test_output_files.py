@@ -116,6 +116,45 @@ def test_a_value_that_a_message_cannot_hold_comes_by_exec_and_is_no_file(team: T
     assert not (folder_of(ended) / replica_files.VALUES).exists()
 
 
+WEIGHTS = """
+import numpy as np
+weights = {"kernel": np.arange(10_000, dtype="float32").reshape(100, 100).T, "bias": np.zeros(3)}
+loss = 0.5
+raise SystemExit(0)
+"""
+
+
+@pytest.mark.second("operators")
+@pytest.mark.usefixtures("with_mpi")  # its image has numpy
+@pytest.mark.parametrize("api", ["v1", "job"])
+@pytest.mark.parametrize("more", [(EXEC,), ()], ids=["exec", "log"])
+def test_weights_of_a_model_come_back_as_arrays(
+    namespace: Namespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    api: str,
+    more: tuple[Path, ...],
+) -> None:
+    """With the right to enter pods, and without it; a PS is in the template of an Indexed Job."""
+    roles = (ROLE, JOBS, *more)
+    team = made(namespace, tmp_path, monkeypatch, [one for role in roles for one in rules(role)])
+    ended = team.run(
+        f"%framework=tensorflow\n%api={api}\n%ps=1\n%worker=1\n%output=weights loss\n{WEIGHTS}",
+        images={"tensorflow": namespace.cluster.image("mpi")},
+    )
+    assert ended.error is None, ended.error
+    replica, values = results.of_job(ended.job, ended.display.status)
+    assert str(replica) == "worker-0", ended.display.notices
+    assert values["loss"] == 0.5
+    weights = values["weights"]
+    assert set(weights) == {"kernel", "bias"}
+    assert weights["kernel"].tolist() == [
+        [float(100 * x + y) for x in range(100)] for y in range(100)
+    ]
+    assert weights["bias"].shape == (3,)
+    assert "exec" not in ended.display.notices
+
+
 @pytest.mark.stands_for("operators")
 def test_files_of_all_replicas_come_back_before_the_pods_end(team: Team) -> None:
     ended = team.run(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.errors import DirectiveError, JobFailed
+from ciao_kernel.magics.volumes import Volumes
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import JOBS, RBAC, ROLE, made, rules
@@ -48,6 +49,40 @@ def test_what_a_job_writes_to_a_claim_the_next_one_reads(
     assert read.display.data("worker-0") == b"['worker-0.txt', 'worker-1.txt'] worker-1\n"
     assert isinstance(refused.error, JobFailed)
     assert b"Read-only file system" in refused.display.data("worker-0")
+
+
+LOOKS = """
+import os
+print(os.path.ismount("input"), os.environ.get("CIAO_INPUT"), os.path.ismount("/scratch"))
+print([os.path.realpath(one) for one in ("/input", "/output")])
+with open("/output/" + os.environ["CIAO_REPLICA"], "w") as file:
+    file.write("x")
+"""
+
+
+def test_a_volume_of_a_role_is_in_its_pods_alone_and_one_of_the_setting_in_all(
+    namespace: Namespace, claim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = made(namespace, tmp_path, monkeypatch, rules())
+    ended = team.run(
+        f"%framework=tensorflow\n%chief=1\n%worker=1;%volume={claim}:input\n"
+        f"%successPolicy=allWorkers\n%output\n{LOOKS}",
+        job_volumes=Volumes().parse("tmp:10Mi:/scratch"),
+    )
+    assert ended.error is None, ended.error
+    here = ended.job.workdir
+    assert ended.display.data("worker-0").decode().splitlines() == [
+        f"True {here}/input True",
+        f"['{here}/input', '{here}/output']",
+    ]
+    assert ended.display.data("chief-0").decode().splitlines() == [
+        "False None True",
+        f"['/input', '{here}/output']",
+    ]
+    said = "mounted, because the setting jobVolumes names them: tmp:10Mi:/scratch"
+    assert said in ended.display.notices
+    folder = Path(ended.job.files) / "output"
+    assert sorted(one.name for one in folder.iterdir()) == ["chief-0", "worker-0"]
 
 
 @pytest.mark.second("operators")
