@@ -2,22 +2,19 @@
 
 The planning of a cell adds the writer to its source (:func:`with_files`), and the backends give
 each replica :func:`variables`. A replica's values arrive in :func:`folder`: local replicas write
-there, and from a pod :func:`unpack` takes them out of the termination message of its program.
+there, and from a pod :func:`.values_message.unpack` takes them out of its termination message.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import inspect
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ciao_kernel import private_files
 from ciao_kernel.delivery import (
     input_loader,
     large_values,
@@ -34,13 +31,13 @@ from ciao_kernel.delivery.result_writer import (
     FILES,
     FROM,
     INDEX,
-    MARK,
     MOST,
     NAMES,
     PROGRAM,
     TARGET,
 )
 from ciao_kernel.delivery.transfers import size_text
+from ciao_kernel.delivery.values_message import entries, parsed
 from ciao_kernel.magics import outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER
@@ -51,6 +48,7 @@ KEEPER = "ciao_output_keeper.py"
 _FILES = f"{replica_program.NAME}.py"
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
+_INSTEAD = "write it to a file that %output names, or that is in a %volume."
 _PLACE = f"{site_folder.FOLDER}/results"
 _RUN = "run-"
 
@@ -164,40 +162,6 @@ def _newest_run(job: Job) -> int:
     return max((int(name[len(_RUN) :]) for name in names if name[len(_RUN) :].isdigit()), default=0)
 
 
-def unpack(message: str, target: Path) -> bool:
-    """Save the values of a termination message as files; return whether it has any.
-
-    A pod's message is foreign input: names and sizes are checked, and what is wrong is left out.
-
-    Args:
-        message: The message.
-        target: Folder for the files; created if it is missing.
-    """
-    index = _parsed(message.removeprefix(MARK)) if message.startswith(MARK) else None
-    if index is None:
-        return False
-    private_files.make_folders(target, target)
-    for name, entry in _entries(index):
-        text = entry.pop("data", None)
-        if not large_values.is_file(name, entry.get("file")):
-            continue
-        file = target / entry["file"]
-        if not isinstance(text, str):
-            file.unlink(missing_ok=True)  # of an earlier try
-            continue
-        with contextlib.suppress(ValueError):
-            file.write_bytes(base64.b64decode(text, validate=True))
-    (target / INDEX).write_text(json.dumps(index), encoding="utf-8")
-    return True
-
-
-def names_files(message: str) -> bool:
-    """Return whether some values of a termination message are files in its pod."""
-    if not message.startswith(MARK) or '"digest"' not in message:
-        return False  # asked at each change of a job: most messages need not be read
-    return any(entry.get("digest") for _, entry in _entries(_parsed(message[len(MARK) :]) or {}))
-
-
 class Results(Mapping[str, Any]):
     """The values of one replica; each is read when it is first used.
 
@@ -209,13 +173,14 @@ class Results(Mapping[str, Any]):
         self.place, self._large = place, LargeValues(place)
         index = None
         with contextlib.suppress(OSError):
-            index = _parsed((place / INDEX).read_text(encoding="utf-8"))
+            index = parsed((place / INDEX).read_text(encoding="utf-8"))
         self.arrived = index is not None
         """False as long as the program has not ended, or if it has ended without giving values."""
         names = (index or {}).get("names")
         self.names = tuple(map(str, names)) if isinstance(names, list) else ()
         """What the cell has asked for."""
-        self._entries = dict(_entries(index or {}))
+        self._cut = bool((index or {}).get("cut"))
+        self._entries = dict(entries(index or {}))
         self._read: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -255,6 +220,11 @@ class Results(Mapping[str, Any]):
         entry = self._entries.get(name)
         if not self.arrived:
             return f"{name} has not come back: the program has not ended, or not by itself."
+        if entry is None and self._cut and name in self.names:
+            return (
+                f"{name} has not come back: the pod has so many containers that the cluster has "
+                f"cut the message with its values; {_INSTEAD}"
+            )
         if entry is None:
             wanted = name in self.names
             return (
@@ -274,7 +244,6 @@ class Results(Mapping[str, Any]):
         """Return why the file of a value is not here, as a sentence."""
         count, most, number = entry.get("size"), entry.get("most"), entry.get("errno")
         large = f"{count:,} bytes" if isinstance(count, int) else "too many bytes"
-        instead = "write it to a file that %output names, or that is in a %volume."
         # A pod may send any numbers: those of C, and of files.
         if isinstance(number, int) and 0 < number < 1 << 31:
             return f"{name} has {large}, and its file could not be written: {os.strerror(number)}."
@@ -287,7 +256,7 @@ class Results(Mapping[str, Any]):
             why = self._large.fault(str(entry.get("file"))) or "it was not fetched in time"
             why = visible(why).rstrip(".")
             return f"{name} has {large}, and its file did not come back: {why}."
-        return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {instead}"
+        return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {_INSTEAD}"
 
 
 def _value(path: Path, kind: str) -> Any:
@@ -298,21 +267,6 @@ def _value(path: Path, kind: str) -> Any:
             error.add_note(f"The value is the file {path}. `%pip install safetensors` reads it.")
             raise
     return input_loader.read(path, "")  # the kernel has no torch, for example: an array then
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _entries(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    values = index.get("values")
-    for name, entry in values.items() if isinstance(values, dict) else ():
-        if name.isidentifier() and isinstance(entry, dict):
-            yield name, entry
 
 
 def _texts(modules: Mapping[str, ModuleType]) -> dict[str, str]:

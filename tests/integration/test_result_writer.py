@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import results, site_folder
+from ciao_kernel.delivery import results, site_folder, values_message
 from ciao_kernel.delivery.large_values import LargeValues
 from ciao_kernel.delivery.result_writer import FILES, FROM, MOST, NAMES, PROGRAM, TARGET
 from ciao_kernel.model import JobSpec, Source, SourceFile
@@ -126,7 +126,7 @@ def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path
     message = folder / "message"
     run(folder, str(folder / "program.py"), target=str(message), **{NAMES: "value small empty"})
     assert message.stat().st_size <= 4096
-    assert results.unpack(message.read_text(), tmp_path / "unpacked")
+    assert values_message.unpack(message.read_text(), tmp_path / "unpacked")
     found = results.Results(tmp_path / "unpacked")
     assert dict(found) == {"small": "ok", "empty": ""}
     assert found.fault("value") == (
@@ -147,10 +147,10 @@ def test_what_a_message_cannot_hold_becomes_files_of_the_deciding_replica(
     names = {NAMES: "value small huge"}
     assert run(folder, str(folder / "program.py"), target=str(message), **names, **env) == ""
     place = tmp_path / "unpacked"
-    assert results.unpack(message.read_text(), place)
+    assert values_message.unpack(message.read_text(), place)
     found = results.Results(place)
     assert found["small"] == "ok"
-    assert results.names_files(message.read_text()) is (replica == "worker-0")
+    assert values_message.names_files(message.read_text()) is (replica == "worker-0")
     if replica == "worker-1":
         assert not files.exists()
         assert "a pod gives back 3,000 bytes at most" in found.fault("value")
@@ -178,7 +178,7 @@ def test_many_small_values_come_whether_or_not_larger_ones_would_be_files(
         message, place = folder / f"message-{number}", tmp_path / f"unpacked-{number}"
         program = str(folder / "program.py")
         assert run(folder, program, target=str(message), **env, **{FILES: files}) == ""
-        assert results.unpack(message.read_text(), place)
+        assert values_message.unpack(message.read_text(), place)
         came.append(dict(results.Results(place)))
     assert came[1] == came[0]
     assert len(came[0]) == count

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ciao_kernel import file_lock, private_files
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import results, values_message
 from ciao_kernel.model import Replica
 
 _PIECE = 1 << 16
@@ -71,7 +71,7 @@ class LogFiles:
             return
         self._messages[replica] = message
         try:
-            results.unpack(message, results.folder(self._folder, replica))
+            values_message.unpack(message, results.folder(self._folder, replica))
         except OSError as error:
             self.fault = error.strerror or str(error)
         except private_files.Untrusted as error:

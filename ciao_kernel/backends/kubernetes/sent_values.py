@@ -13,7 +13,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import values_message
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.spec import OutputWay
@@ -84,4 +84,4 @@ async def detached_notice(plan: Plan, target: Target, job: Job, settings: Settin
 
 def has_files(pod: Any) -> bool:
     """Return whether the program of a pod has ended, and has written values as files."""
-    return results.names_files(status.last_words(pod))
+    return values_message.names_files(status.last_words(pod))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log, private_files
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import results, values_message
 from ciao_kernel.delivery.inspection import breakpoints
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
 from ciao_kernel.delivery.warm import marks
@@ -101,7 +101,7 @@ def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
         return
     if outputs.asked(job.header):
         with log.ignored(_log, "saving values", OSError, private_files.Untrusted):
-            results.unpack(text, results.folder(job.files, replica, run))
+            values_message.unpack(text, results.folder(job.files, replica, run))
 
 
 async def _without_markers(

@@ -20,7 +20,7 @@ from aiohttp import web
 from ciao_kernel.backends.kubernetes import output_sidecar
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files, results, values_message
 from ciao_kernel.delivery.result_writer import MARK
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.model import (
@@ -316,7 +316,7 @@ def test_a_value_that_is_a_file_comes_by_the_log(
     kubelet = Kubelet(stamped(written(folder, paths=(*paths, replica_files.VALUES))))
     header = f"%output={' '.join((*paths, 'text'))} by:log\n"
     said = bring(kubelet, here, header=header, message=message)
-    assert results.unpack(message, results.folder(here, WORKER))
+    assert values_message.unpack(message, results.folder(here, WORKER))
     assert results.Results(results.folder(here, WORKER))["text"] == "x" * 5000
     assert ".ciao-values" not in str(said)
     assert not (here / ".ciao-values").exists()

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from ciao_kernel.delivery import result_writer, results, site_folder, value_formats
+from ciao_kernel.delivery import result_writer, results, site_folder, value_formats, values_message
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
 from ciao_kernel.frameworks import mpi_exec, mpi_rank, mpirun
@@ -280,5 +280,5 @@ def test_rank_0_in_a_pod_writes_the_message_of_its_worker(tmp_path: Path, number
     assert (done.returncode, done.stderr) == (0, "")
     assert message.exists() is (number == "0")
     if number == "0":
-        assert results.unpack(message.read_text(), tmp_path / "values")
+        assert values_message.unpack(message.read_text(), tmp_path / "values")
         assert dict(results.Results(tmp_path / "values")) == {"rank": "of rank 0"}

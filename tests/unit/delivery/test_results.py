@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery import results, values_message
 from ciao_kernel.delivery.large_values import LargeValues
 from ciao_kernel.delivery.result_writer import MARK
 
@@ -25,8 +25,20 @@ def entry(file: Any, data: str = "1", kind: Any = "builtins.int") -> dict[str, A
 
 def test_a_message_of_a_program_is_not_taken_for_values(tmp_path: Path) -> None:
     for text in ("", "Traceback: boom", '{"values": {}}', MARK + "{", MARK + "[1]"):
-        assert not results.unpack(text, tmp_path / "values")
+        assert not values_message.unpack(text, tmp_path / "values")
     assert not (tmp_path / "values").exists()
+
+
+def test_a_message_that_the_cluster_has_cut_is_said(tmp_path: Path) -> None:
+    """As the writer makes it, and as a node passes it on in a pod of many containers."""
+    index = {"names": ["value", "other"], "values": {"value": entry("value.json", "x" * 3000)}}
+    text = MARK + json.dumps(index, separators=(",", ":"))
+    assert values_message.unpack(text[: 12 * 1024 // 5], tmp_path / "values")
+    found = results.Results(tmp_path / "values")
+    assert dict(found) == {}
+    for name in ("value", "other"):
+        assert "has so many containers that the cluster has cut the message" in found.fault(name)
+    assert "was not asked for" in found.fault("third")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +58,7 @@ def test_a_message_of_a_program_is_not_taken_for_values(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_message_writes_no_other_file(tmp_path: Path, values: Any) -> None:
-    results.unpack(message(values), tmp_path / "deep" / "values")
+    values_message.unpack(message(values), tmp_path / "deep" / "values")
     written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert written <= {".index.json"}
     found = results.Results(tmp_path / "deep" / "values")
@@ -57,14 +69,16 @@ def test_a_hostile_message_writes_no_other_file(tmp_path: Path, values: Any) -> 
 def test_arrays_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     place = tmp_path / "values"
-    results.unpack(message({"value": entry("value.npy", kind="numpy.ndarray")}), place)
+    values_message.unpack(message({"value": entry("value.npy", kind="numpy.ndarray")}), place)
     numpy.save(place / "value.npy", numpy.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
         results.Results(place)["value"]
 
 
 def test_a_type_that_is_not_known_here_is_read_by_its_format(tmp_path: Path) -> None:
-    results.unpack(message({"value": entry("value.json", "[1]", kind=["x"])}), tmp_path / "v")
+    values_message.unpack(
+        message({"value": entry("value.json", "[1]", kind=["x"])}), tmp_path / "v"
+    )
     assert results.Results(tmp_path / "v")["value"] == [1]
 
 
@@ -87,20 +101,20 @@ def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
     """A try that gave less, or that ended before its file had come, has no value of another."""
     place = tmp_path / "values"
     first = put(place, ".ciao-values/value.json", "[1]")
-    results.unpack(message({"value": large(first)}), place)
+    values_message.unpack(message({"value": large(first)}), place)
     assert results.Results(place)["value"] == [1]
-    results.unpack(message({"value": large("0" * 16)}), place)
+    values_message.unpack(message({"value": large("0" * 16)}), place)
     assert results.Results(place).fault("value") == (
         "value has 9,000 bytes, and its file did not come back: it was not fetched in time."
     )
-    results.unpack(message({"value": entry("value.json", "[2]")}), place)
+    values_message.unpack(message({"value": entry("value.json", "[2]")}), place)
     assert results.Results(place)["value"] == [2]
     second = put(place, ".ciao-values/value.json", "[3]")
     assert results.Results(place)["value"] == [2]
-    results.unpack(message({"value": large(second)}), place)
+    values_message.unpack(message({"value": large(second)}), place)
     assert dict(results.Results(place)) == {"value": [3]}
     assert "value=[3]" in repr(results.Results(place))
-    results.unpack(message({"value": large("0" * 16)}), place)
+    values_message.unpack(message({"value": large("0" * 16)}), place)
     assert dict(results.Results(place)) == {}
 
 
@@ -122,14 +136,14 @@ def test_a_large_value_that_is_not_here_says_why(
     place = tmp_path / "values"
     LargeValues(place).note_faults({".ciao-values/value.json": "all files together are too large"})
     found = {key: one for key, one in large("").items() if key != "digest"}
-    results.unpack(message({"value": {**found, **more}}), place)
+    values_message.unpack(message({"value": {**found, **more}}), place)
     assert results.Results(place).fault("value").endswith(words)
 
 
 def test_the_reason_of_a_pod_is_shown_as_it_is(tmp_path: Path) -> None:
     place = tmp_path / "values"
     LargeValues(place).note_faults({".ciao-values/value.json": "a\x1b[2Jb\u202e."})
-    results.unpack(message({"value": large("ab")}), place)
+    values_message.unpack(message({"value": large("ab")}), place)
     assert results.Results(place).fault("value").isprintable()
 
 
@@ -160,4 +174,4 @@ def test_files_that_are_no_values_are_removed(tmp_path: Path, path: str) -> None
     ],
 )
 def test_a_message_names_values_that_are_files(text: str, names: bool) -> None:
-    assert results.names_files(text) is names
+    assert values_message.names_files(text) is names

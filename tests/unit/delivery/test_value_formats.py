@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import results, value_formats
+from ciao_kernel.delivery import results, value_formats, values_message
 from ciao_kernel.delivery.result_writer import MARK
 
 numpy = pytest.importorskip("numpy")
@@ -26,7 +26,7 @@ def back(place: Path, value: Any) -> tuple[str, results.Results]:
 
 def given(place: Path, file: str, data: bytes, kind: str = "builtins.dict") -> results.Results:
     entry = {"type": kind, "file": file, "data": base64.b64encode(data).decode()}
-    assert results.unpack(
+    assert values_message.unpack(
         MARK + json.dumps({"names": ["value"], "values": {"value": entry}}), place
     )
     return results.Results(place)
