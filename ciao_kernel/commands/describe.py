@@ -122,9 +122,10 @@ def _age(since: float) -> str:
 
 
 def _state(status: Status) -> str:
-    why = " ".join(part for part in (status.reason, status.message) if part)
+    reason = "" if status.reason == status.word else status.reason
+    why = " ".join(part for part in (reason, status.message) if part)
     by = f", decided by {status.decided_by}" if status.decided_by else ""
-    return f"{status.state}{f' ({why})' if why else ''}{by}"
+    return f"{status.word}{f' ({why})' if why else ''}{by}"
 
 
 def _yaml(job: Job, details: Details) -> str:

@@ -116,7 +116,7 @@ def _row(job: Job, status: Status) -> tuple[str, ...]:
         job.name,
         job.framework,
         job.backend,
-        str(status.state),
+        status.word,
         _replicas(status),
         age(time.time() - job.created),
         span((status.since if status.state.over else time.time()) - job.created),

@@ -143,7 +143,7 @@ class Table:
         """Return the line of the job: ``tensorflow-x7k2f: Running``, and how far it is."""
         status = self.status
         run = f", run {self.job.warm_run}, warm" if self.job.warm_run else ""
-        text = f"{self.job.name}{run}: {status.state if status else State.PENDING}"
+        text = f"{self.job.name}{run}: {status.word if status else State.PENDING}"
         if status and status.message:
             text += f" ({status.message.rstrip('.')})"
         if status and status.state is State.RUNNING:

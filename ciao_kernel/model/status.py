@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from ciao_kernel.model.progress import Done
 from ciao_kernel.model.replica import Replica
 
+QUEUED = "Queued"
+"""The reason of a job that waits in a queue."""
+SUSPENDED = "Suspended"
+"""The reason of a job that somebody suspended."""
+
 
 class State(enum.StrEnum):
     """State of a job or of a replica."""
@@ -84,6 +89,12 @@ class Status:
     def over(self) -> bool:
         """Return whether all replicas have ended; ``%cleanPolicy=none`` can delay that."""
         return self.settled and all(one.state.over for one in self.replicas)
+
+    @property
+    def word(self) -> str:
+        """Return the state for display; a job that may not start yet has a word of its own."""
+        held = self.state is State.PENDING and self.reason in (QUEUED, SUSPENDED)
+        return self.reason if held else str(self.state)
 
 
 def exit_text(code: int) -> str:

@@ -424,6 +424,13 @@ def test_a_job_cannot_command_the_terminal_of_who_describes_it() -> None:
     ]
 
 
+def test_the_word_for_a_wait_is_not_said_twice() -> None:
+    waits = Status(State.PENDING, (), reason="Queued", message="waits in queue team, 2nd in line")
+    assert describe._state(waits) == "Queued (waits in queue team, 2nd in line)"
+    failed = Status(State.FAILED, (), reason="BackoffLimitExceeded", message="too many")
+    assert describe._state(failed) == "Failed (BackoffLimitExceeded too many)"
+
+
 def test_a_job_cannot_command_the_terminal_of_who_lists_it() -> None:
     text = jobs._table([evil_job()], spaces=True)
     assert not {c for c in text if not c.isprintable()} - {"\n"}

@@ -9,6 +9,7 @@ from ciao_kernel.backends.kubernetes import apis, job_metadata, queues, trainer_
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
 from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, get, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.status import QUEUED, SUSPENDED
 
 
 def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> Status:
@@ -47,10 +48,10 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
         since = stamp(get(item, "metadata", "deletionTimestamp"))
         return Status(State.STOPPED, tuple(ended), since, message=DELETED)
     if queues.waits(item):
-        return Status(State.PENDING, replicas, reason=queues.QUEUED, message=queues.words(item))
+        return Status(State.PENDING, replicas, reason=QUEUED, message=queues.words(item))
     if suspended := holds.get("Suspended"):
         text = str(suspended.get("message") or "someone suspended it")
-        return Status(State.PENDING, replicas, reason="Suspended", message=text)
+        return Status(State.PENDING, replicas, reason=SUSPENDED, message=text)
     # If all have ended, only the controller's word is missing: the job waits for nothing.
     began = any(one.state is State.RUNNING for one in replicas) or (
         bool(replicas) and all(one.state.over for one in replicas)

@@ -16,14 +16,13 @@ from ciao_kernel.backends.kubernetes.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
+from ciao_kernel.model.status import QUEUED
 from ciao_kernel.model.times import span
 
 MANAGER = "kueue"
 """Kueue's name as a writer of objects."""
 LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a job with its queue's name: the user's, or Kueue's for the namespace's default."""
-QUEUED = "Queued"
-"""The reason in the status of a job that waits."""
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _SOON = 3.0
 """Seconds in which most jobs are admitted: of a shorter wait the cell says nothing."""

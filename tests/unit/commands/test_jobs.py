@@ -62,6 +62,14 @@ def test_a_row_says_how_long_it_took_and_its_newest_number(tmp_path: Path) -> No
     assert ended.split()[-2:] == ["–", "ada@laptop"]
 
 
+def test_a_job_in_a_queue_is_listed_as_such_and_its_record_has_state_and_reason() -> None:
+    made, _ = job("a", 5)
+    waits = Jobs((made, Status(State.PENDING, (), reason="Queued")))
+    assert waits.list().splitlines()[1].split()[:4] == ["a", "pytorch", "local", "Queued"]
+    (record,) = json.loads(waits.list("-o", "json"))
+    assert (record["state"], record["reason"]) == ("Pending", "Queued")
+
+
 def test_jobs_that_ended_long_ago_are_counted() -> None:
     several = Jobs(job("old", 5, ended=DAY + 60), job("new", 5, ended=DAY - 60), job("now", 5))
     shown = several.list()

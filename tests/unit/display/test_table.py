@@ -54,6 +54,18 @@ def test_states_are_shown_with_what_explains_them() -> None:
     assert second.detail == "Stopped"
 
 
+def test_a_job_that_may_not_start_yet_has_a_word_of_its_own() -> None:
+    table = Table(JOB)
+    table.status = Status(State.PENDING, (), reason="Queued", message="waits in queue team: full")
+    assert table.title() == "mnist: Queued (waits in queue team: full)"
+    table.status = replace(table.status, reason="Suspended", message="someone suspended it")
+    assert table.title() == "mnist: Suspended (someone suspended it)"
+    table.status = replace(table.status, state=State.FAILED)
+    assert table.title() == "mnist: Failed (someone suspended it)"
+    table.status = replace(table.status, state=State.PENDING, reason="a node's words")
+    assert table.title() == "mnist: Pending (someone suspended it)"
+
+
 def test_the_line_of_the_job_shows_how_far_its_training_is() -> None:
     clock = Clock()
     table = Table(replace(JOB, created=time.time()), clock=clock)
