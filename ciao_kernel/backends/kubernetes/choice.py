@@ -90,7 +90,8 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
         settings: Used if the cell names no API.
 
     Raises:
-        SpecError: A directive does not fit to the only possible API.
+        SpecError: A directive or a setting does not fit to the only possible API.
+        SettingError: The settings of gangs contradict each other.
         ClusterFault: The cluster is too old for Indexed Jobs, of which TrainJobs consist.
         Refused: From the client.
     """

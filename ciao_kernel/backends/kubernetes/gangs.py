@@ -7,14 +7,15 @@ annotations. ciao itself makes none, so that no further right is needed.
 Sources: ``pkg/controller.v1/common/job.go`` of training-operator 1.9.3 and ``podgroup.go`` of
 mpi-operator 0.8 (``runPolicy.schedulingPolicy``); ``pkg/runtime/framework/plugins/{coscheduling,
 volcano}`` of Trainer 2.3 (``podGroupPolicy``; 2.0 has coscheduling alone);
-``pkg/controllers/podgroup/pg_controller_handler.go`` of Volcano (annotations of a pod's owner).
+``pkg/controllers/podgroup/pg_controller_handler.go`` of Volcano (annotations of a pod's owner,
+since 1.12).
 """
 
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes.apis import JOB, Api
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import SettingError, SpecError
 from ciao_kernel.model import JobSpec, Manifest
 
 VOLCANO = "volcano"
@@ -33,15 +34,15 @@ def check(settings: Settings, api: Api, runtime: str) -> None:
         runtime: Name of the cluster's runtime that a TrainJob uses; "" if it brings its own.
 
     Raises:
+        SettingError: There is a queue, but no Volcano.
         SpecError: The API has no field for it.
     """
     scheduler = settings.gang_scheduler
     if settings.gang_queue and scheduler != VOLCANO:
-        raise SpecError(
+        raise SettingError(
             f"the setting gangQueue is {settings.gang_queue}, a queue of Volcano, and the setting "
             f"gangScheduler is {scheduler or 'empty'}.",
             "Set gangScheduler=volcano too, or empty gangQueue: `%ciao config gangQueue=`.",
-            directive="api",
         )
     if not scheduler:
         return
@@ -75,7 +76,8 @@ def pod(template: Manifest, settings: Settings, api: Api) -> Manifest:
         return template
     meta = template["metadata"]
     if api is JOB and settings.gang_queue:
-        meta = {**meta, "annotations": {**meta["annotations"], _QUEUE: settings.gang_queue}}
+        # The user's own annotation counts.
+        meta = {**meta, "annotations": {_QUEUE: settings.gang_queue, **meta["annotations"]}}
     spec = {**template["spec"], "schedulerName": settings.gang_scheduler}
     return {**template, "metadata": meta, "spec": spec}
 
@@ -83,7 +85,8 @@ def pod(template: Manifest, settings: Settings, api: Api) -> Manifest:
 def policy(spec: JobSpec, settings: Settings) -> Manifest:
     """Return what the run policy of an operator's job has for its gang; {} for none.
 
-    The operator ignores it unless its flag names a scheduler.
+    The operator ignores it unless its flag names a scheduler. Volcano compares jobs by the priority
+    of their PodGroups, and the training operator does not take that from the pods.
 
     Args:
         spec: The job's replicas.
@@ -94,6 +97,8 @@ def policy(spec: JobSpec, settings: Settings) -> Manifest:
     found: Manifest = {"minAvailable": members(spec)}
     if settings.gang_queue:
         found["queue"] = settings.gang_queue
+    if spec.cluster.priority_class:
+        found["priorityClass"] = spec.cluster.priority_class
     return {"schedulingPolicy": found}
 
 

@@ -9,7 +9,7 @@ import pytest
 from ciao_kernel.backends.kubernetes import gangs, manifest
 from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import SettingError, SpecError, UsageError
 from tests.unit.backends.kubernetes.test_indexed_manifest import plan_of
 from tests.unit.backends.kubernetes.test_manifest import objects
 
@@ -53,6 +53,13 @@ def test_an_operator_tells_volcano_the_queue() -> None:
     assert policy == {"minAvailable": 3, "queue": "team"}
 
 
+def test_an_operator_tells_volcano_the_priority_of_the_pods() -> None:
+    found = made(TF + "%priorityClass=low\n", OPERATOR_V1, "volcano")
+    policy = found.job["spec"]["runPolicy"]["schedulingPolicy"]
+    assert policy == {"minAvailable": 3, "priorityClass": "low"}
+    assert {one["spec"]["priorityClassName"] for one in pods(found)} == {"low"}
+
+
 @pytest.mark.parametrize(("scheduler", "policy"), [("volcano", "volcano"), (NAMED, "coscheduling")])
 def test_a_runtime_of_trainer_has_a_pod_group_policy(scheduler: str, policy: str) -> None:
     found = made(TF, TRAINER, scheduler)
@@ -77,10 +84,13 @@ def test_volcano_reads_the_gang_of_an_indexed_job_from_annotations() -> None:
     assert pod["spec"]["schedulerName"] == "volcano"
 
 
-def test_the_users_annotation_counts() -> None:
-    text = TF + "%annotations=scheduling.volcano.sh/group-min-member=2\n"
-    notes = made(text, JOB, "volcano").job["metadata"]["annotations"]
-    assert notes["scheduling.volcano.sh/group-min-member"] == "2"
+def test_the_users_annotations_count() -> None:
+    own = {"scheduling.volcano.sh/group-min-member": "2", "scheduling.volcano.sh/queue-name": "own"}
+    words = " ".join(f"{key}={value}" for key, value in own.items())
+    found = made(f"{TF}%annotations={words}\n", JOB, "volcano", "team")
+    (pod,) = pods(found)
+    for meta in (found.job["metadata"], pod["metadata"]):
+        assert own.items() <= meta["annotations"].items()
 
 
 @pytest.mark.parametrize("api", [OPERATOR_V1, TRAINER, JOB], ids=lambda api: api.name)
@@ -92,19 +102,19 @@ def test_without_the_setting_nothing_names_a_scheduler(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "queue", "api", "runtime", "message"),
+    ("scheduler", "queue", "api", "runtime", "kind", "message"),
     [
-        (NAMED, "", JOB, "", "an Indexed Job has no field for the scheduler"),
-        ("volcano", "", TRAINER, "torch-distributed", "that runtime alone says how"),
-        (NAMED, "team", OPERATOR_V1, "", "gangQueue is team, a queue of Volcano"),
-        ("", "team", OPERATOR_V1, "", "the setting gangScheduler is empty"),
+        (NAMED, "", JOB, "", SpecError, "an Indexed Job has no field for the scheduler"),
+        ("volcano", "", TRAINER, "torch-distributed", SpecError, "that runtime alone says how"),
+        (NAMED, "team", OPERATOR_V1, "", SettingError, "gangQueue is team, a queue of Volcano"),
+        ("", "team", OPERATOR_V1, "", SettingError, "the setting gangScheduler is empty"),
     ],
 )
 def test_what_has_no_field_is_refused(
-    scheduler: str, queue: str, api: Api, runtime: str, message: str
+    scheduler: str, queue: str, api: Api, runtime: str, kind: type[UsageError], message: str
 ) -> None:
     settings = Settings(gang_scheduler=scheduler, gang_queue=queue)
-    with pytest.raises(SpecError) as error:
+    with pytest.raises(kind) as error:
         gangs.check(settings, api, runtime)
     assert message in error.value.message
     assert "ciao config gang" in error.value.hint
