@@ -63,7 +63,7 @@ class CurrentStatus:
         pods = members.present()
         now = job_status.of_job(self._job, item, members.statuses())
         if queued := self._queue.explain(now, item, uid):
-            return queued
+            return self._partial.look(queued, item)
         responded = bool(status.many(item, "status", "conditions")) or bool(
             status.get(item, "status", "startTime")  # of an Indexed Job
             or status.get(item, "status", "jobsStatus")  # of a TrainJob

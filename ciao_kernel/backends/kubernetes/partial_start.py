@@ -47,14 +47,16 @@ class PartialStart:
         """
         waiting = [one for one in now.replicas if _waits(one)]
         holding = [one for one in now.replicas if _holds(one)]
-        if now.state.over or not waiting or not holding:
+        # A reason of the whole job: it waits in a queue, or is suspended, and its pods go.
+        if now.state.over or now.reason or not waiting or not holding:
             self._since = None
             return now
         began = self._clock()
         self._since = began if self._since is None else self._since
         if began - self._since < _LONG:
             return now
-        held = f"{len(holding)} of {len(now.replicas)} replicas hold nodes"
+        hold = "hold nodes" if len(holding) > 1 else "holds a node"
+        held = f"{len(holding)} of {len(now.replicas)} replicas {hold}"
         names = _names(waiting)
         if not self._said:
             self._said = True

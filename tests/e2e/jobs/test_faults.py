@@ -53,11 +53,29 @@ ENDLESS = (
 """Prints numbered lines as `numbered` does, until the test has done all its harm."""
 
 
+def node(cluster: Cluster, resource: str, amount: str = "") -> None:
+    """Give the node so much of ``example.com/RESOURCE``, or take it away."""
+    # Allocatable too, which the kubelet else makes of the capacity some ten seconds later.
+    paths = [f"/status/{one}/example.com~1{resource}" for one in ("capacity", "allocatable")]
+    change = {"op": "add", "value": amount} if amount else {"op": "remove"}
+    patch = json.dumps([{**change, "path": path} for path in paths])
+    argv = ("--subresource=status", "--type=json", "-p", patch)
+    cluster.kubectl("patch", "node", cluster.at.node, *argv)
+
+
 async def end(team: Team, display: Recorder, *replicas: str) -> None:
-    """Let replicas of `ENDLESS` end; servers that have just started may refuse that at first."""
+    """Let replicas of `ENDLESS` end."""
     assert display.job
+    await end_job(team, display.job.name, *replicas)
+
+
+async def end_job(team: Team, name: str, *replicas: str) -> None:
+    """The same for a job that nobody follows.
+
+    Servers that have just started may refuse that at first.
+    """
     for replica in replicas:
-        argv = ("exec", f"{display.job.name}-{replica}", "--", "touch", END)
+        argv = ("exec", f"{name}-{replica}", "--", "touch", END)
 
         def touched(argv: tuple[str, ...] = argv) -> bool:
             with contextlib.suppress(ClusterError):
@@ -328,25 +346,18 @@ def test_a_container_that_starts_again_in_its_pod(team: Team, figure: Figure) ->
 def test_a_replica_that_starts_long_after_the_others(
     team: Team, local_cluster: Cluster, figure: Figure
 ) -> None:
-    def node(operation: str, **value: str) -> None:
-        # Allocatable too, which the kubelet else makes of the capacity some ten seconds later.
-        paths = [f"/status/{one}/example.com~1late" for one in ("capacity", "allocatable")]
-        patch = json.dumps([{"op": operation, "path": path, **value} for path in paths])
-        argv = ("--subresource=status", "--type=json", "-p", patch)
-        local_cluster.kubectl("patch", "node", local_cluster.at.node, *argv)
-
     async def during(display: Recorder, work: Work) -> None:
         await wrote(display, "000300", "worker-0")
         (chief, _) = display.status.replicas
         assert chief.state is State.PENDING
         assert "Insufficient example.com/late" in chief.reason
-        await asyncio.to_thread(node, "add", value="1")
+        await asyncio.to_thread(node, local_cluster, "late", "1")
 
     try:
         text = HEAD + "%chief=1;%gpu=example.com/late:1\n%worker=1\n" + numbered(400)
         ended = team.run(text, during=during)
     finally:
-        node("remove")
+        node(local_cluster, "late")
     well(team, ended)
     figure(complete(ended.display, 400, "chief-0", "worker-0"))
 
@@ -407,24 +418,18 @@ def test_two_jobs_of_three_workers_on_four_slots(
     three = BOTH.replace("%worker=2", "%worker=3;%gpu=example.com/slot:1")
     all_of_them = ("worker-0", "worker-1", "worker-2")
 
-    def node(operation: str, **value: str) -> None:
-        paths = [f"/status/{one}/example.com~1slot" for one in ("capacity", "allocatable")]
-        patch = json.dumps([{"op": operation, "path": path, **value} for path in paths])
-        argv = ("--subresource=status", "--type=json", "-p", patch)
-        local_cluster.kubectl("patch", "node", local_cluster.at.node, *argv)
-
     async def during(display: Recorder, work: Work) -> None:
-        await wait(lambda: "1 of 3 replicas hold nodes" in display.notices, 300)
+        await wait(lambda: "1 of 3 replicas holds a node" in display.notices, 300)
         assert "Insufficient example.com/slot" in display.notices
         assert "With a queue (%queue) a job starts as a whole" in display.notices
-        await wait(lambda: display.status.message.startswith("1 of 3 replicas hold nodes"))
-        await end(team, first.display, *all_of_them)
+        await wait(lambda: display.status.message.startswith("1 of 3 replicas holds a node"))
+        await end_job(team, "first", *all_of_them)
         await wrote(display, "000000", *all_of_them)
         await wait(lambda: display.status.message == "")
         await end(team, display, *all_of_them)
 
     try:
-        node("add", value="4")
+        node(local_cluster, "slot", "4")
         first = team.run("%name=first\n%detach\n" + three + ENDLESS)
         assert first.error is None, first.error
         for replica in all_of_them:
@@ -432,5 +437,6 @@ def test_two_jobs_of_three_workers_on_four_slots(
         second = team.run("%name=second\n" + three + ENDLESS, during=during)
         assert second.error is None, second.error
     finally:
-        node("remove")
-    figure(f"said {second.display.notices.count('replicas hold nodes')} times")
+        node(local_cluster, "slot")
+    assert second.display.notices.count("holds a node") == 1
+    figure(f"{len(second.display.events)} events, one of them says it")

@@ -80,7 +80,7 @@ def test_a_part_that_holds_nodes_is_told_and_leaves_no_word_in_the_jobs_end(
         now = current.status(job(), part, "j")  # type: ignore[arg-type]
         assert (now.state, now.message) == (
             State.RUNNING,
-            "1 of 2 replicas hold nodes, worker-1 waits",
+            "1 of 2 replicas holds a node, worker-1 waits",
         )
         notice = current.notice()
         assert notice

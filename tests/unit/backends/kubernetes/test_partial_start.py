@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,11 +61,21 @@ def test_a_wait_that_ends_counts_from_its_new_begin() -> None:
     assert looks.after(60, part)[1]
 
 
+def test_a_job_that_somebody_holds_back_says_that_and_its_wait_counts_anew() -> None:
+    looks, part = Looks(), status(RUNS, WAITS)
+    looks.after(0, part)
+    back = replace(part, state=State.PENDING, reason="Suspended", message="someone suspended it")
+    assert looks.after(70, back) == ("someone suspended it", None)
+    assert looks.after(1, part) == ("", None)
+    assert looks.after(59, part) == ("", None)
+    assert looks.after(1, part)[1]
+
+
 def test_a_replica_whose_image_is_pulled_holds_its_node() -> None:
     looks, part = Looks(), status(PULLS, WAITS, WAITS, state=State.PENDING)
     looks.after(0, part)
     message, notice = looks.after(60, part)
-    assert message == "1 of 3 replicas hold nodes, worker-1 and worker-2 wait"
+    assert message == "1 of 3 replicas holds a node, worker-1 and worker-2 wait"
     assert notice
     assert "no node takes worker-1 and worker-2: 0/4" in notice
 
@@ -73,14 +84,14 @@ def test_many_are_counted_and_a_job_in_a_queue_is_not_told_of_queues() -> None:
     looks, part = Looks(), status(RUNS, *[WAITS] * 9)
     looks.after(0, part, QUEUED)
     _, notice = looks.after(60, part, QUEUED)
-    assert notice == f"1 of 10 replicas hold nodes, and no node takes 9 others: {SAID}."
+    assert notice == f"1 of 10 replicas holds a node, and no node takes 9 others: {SAID}."
 
 
 def test_a_scheduler_without_words() -> None:
     looks, part = Looks(), status(RUNS, (State.PENDING, "unschedulable", ""))
     looks.after(0, part)
     assert looks.after(60, part)[1] == (
-        f"1 of 2 replicas hold nodes, and no node takes worker-1.{QUEUE}"
+        f"1 of 2 replicas holds a node, and no node takes worker-1.{QUEUE}"
     )
 
 
