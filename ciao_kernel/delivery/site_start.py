@@ -6,12 +6,12 @@ from its first fork on.
 
 This file runs in replicas as ``sitecustomize``: command, lines and tracebacks of the program stay
 as they are. The image may have a ``sitecustomize`` of its own, which is imported too. Standard
-library, from Python 3.8 on; what it imports is imported into every process of the program.
+library, from Python 3.8 on; what it imports is imported into every process of the program. So not
+importlib: it imports warnings, and ``invalidate_caches`` in Python 3.13 all of importlib.metadata.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
@@ -25,16 +25,15 @@ def start() -> None:
         if os.path.isfile(os.path.join(here, name + ".py")):
             sys.path.insert(0, here)
             try:
-                part = importlib.import_module(name)
+                part = __import__(name)
             finally:
                 sys.path.remove(here)
             part.start(here)
     os.register_at_fork(before=_write_whole_lines)
     own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
     sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
-    importlib.invalidate_caches()
     try:
-        importlib.import_module("sitecustomize")
+        __import__("sitecustomize")
     except ImportError as error:
         if error.name != "sitecustomize":
             raise

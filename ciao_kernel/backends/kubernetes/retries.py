@@ -119,9 +119,8 @@ class Retries:
         Raises:
             ClusterFault, Refused: As :func:`.follow.follow`; or a try could not be created.
         """
-        from ciao_kernel.backends.kubernetes.follow import (
-            follow,
-        )  # late: `ciao logs` follows nothing
+        # Late: `ciao logs` follows nothing.
+        from ciao_kernel.backends.kubernetes.follow import follow
 
         notices: list[Event] = []
         if self._may_retry(job):
