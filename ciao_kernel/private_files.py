@@ -19,7 +19,10 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+
+TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the supervisor's start
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 _FOLDER, _FILE = 0o700, 0o600
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -26,10 +26,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from ciao_kernel import private_files
 from ciao_kernel.private_files import Untrusted
+
+TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
 
 VERSION = 1
 RECORD_ERRORS = (OSError, ValueError, KeyError)

@@ -11,12 +11,14 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.local import parentage, processes
 from ciao_kernel.backends.local.record import Folder
 
+TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
 if TYPE_CHECKING:
+    from typing import Any
+
     from ciao_kernel.backends.local.private_network import Network
 
 

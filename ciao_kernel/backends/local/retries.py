@@ -7,7 +7,10 @@ Standard library only, as in :mod:`.supervisor`.
 from __future__ import annotations
 
 import signal
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
+if TYPE_CHECKING:
+    from typing import Any
 
 PREFIX = "ciao: "
 """Begins the line that is written into each log before the next try (:mod:`.try_lines`)."""

@@ -19,7 +19,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.local import parentage, processes
 from ciao_kernel.backends.local.guard import fork_under_guard
@@ -28,7 +27,10 @@ from ciao_kernel.backends.local.replica import ReplicaProcess
 from ciao_kernel.backends.local.restarts import Restarts
 from ciao_kernel.backends.local.retries import Retries, is_kill
 
+TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
 if TYPE_CHECKING:
+    from typing import Any
+
     from ciao_kernel.backends.local.private_network import Network
 
 _OWNER_POLL = 0.25
