@@ -25,7 +25,7 @@ MOST = 16
 _APART = 0.5
 """Seconds over which a container measures its processors."""
 _SLOWEST = 20.0
-_PATIENCE = 5.0
+_PATIENCE = 10.0
 _EVERY = 2.0
 _LONGEST = 1 << 16
 """Bytes of a reading, at most."""
