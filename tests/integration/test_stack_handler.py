@@ -355,6 +355,19 @@ def rate(busy: list[Busy], meanwhile: Callable[[float], object]) -> float:
     return sum(steps for steps, _ in gained) / sum(used for _, used in gained)
 
 
+def gains(busy: list[Busy], meanwhile: Callable[[float], object], windows: int) -> list[float]:
+    """Return by how many percent the rate of each window differs from those without.
+
+    Each window is compared with its neighbours: the machine's speed changes by more.
+    """
+    found, quiet = [], rate(busy, time.sleep)
+    for _ in range(windows):
+        asked, before = rate(busy, meanwhile), quiet
+        quiet = rate(busy, time.sleep)
+        found.append(100 * (2 * asked / (before + quiet) - 1))
+    return found
+
+
 @pytest.mark.stands_for("trials")
 def test_a_profile_does_not_end_a_program_that_a_library_calls_often(programs: Programs) -> None:
     started = programs.start(CALLS_LOOP + "print('begins')\nwhile True:\n    work()\n")
@@ -393,6 +406,7 @@ def test_busy_threads_survive_many_questions(
     """CIAO_TEST_DUMPS: number of questions of %ciao stacks; after them come those of %ciao profile.
 
     CIAO_TEST_PYTHON: another interpreter for the programs.
+    CIAO_TEST_WINDOWS: number of windows in which the rate of their steps is compared.
     """
     count = int(os.environ.get("CIAO_TEST_DUMPS", "100"))
     for one in modules:
@@ -414,17 +428,20 @@ def test_busy_threads_survive_many_questions(
         told = sampler.sample(stack_reader, programs.mark, own, seconds, _slept)
         found.extend(number for one in told for number, _ in one["stacks"])
 
-    # Each window is compared with its neighbours: the machine's speed changes by more.
-    shares, quiet = [], rate(busy, time.sleep)
-    for _ in range(max(2, count // 500)):
-        asked, before = rate(busy, profile), quiet
-        quiet = rate(busy, time.sleep)
-        shares.append(100 * (2 * asked / (before + quiet) - 1))
-    figure(
-        f"{sum(found)} samples of both; steps a second of processor time "
-        f"{statistics.median(shares):+.1f} %, the median of {len(shares)} windows "
-        f"of {WINDOW:.0f} s from {min(shares):+.1f} to {max(shares):+.1f} %"
-    )
+    def ask(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            programs.look(0.2)
+            time.sleep(min(1.0, left))
+
+    windows = int(os.environ.get("CIAO_TEST_WINDOWS", max(2, count // 500)))
+    for what, meanwhile in (("asked once a second", ask), ("profiled", profile)):
+        shares = gains(busy, meanwhile, windows)
+        figure(
+            f"{what}: steps a second of processor time {statistics.median(shares):+.1f} %, the "
+            f"median of {windows} windows of {WINDOW:.0f} s from {min(shares):+.1f} to "
+            f"{max(shares):+.1f} %"
+        )
     assert [one.process.poll() for one in busy] == [None, None]
     assert sum(found) >= 10
 
