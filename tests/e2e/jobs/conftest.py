@@ -155,11 +155,12 @@ class Team:
 
         return self._ask(newest)
 
-    def _ask(self, question: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+    def _ask(self, question: Callable[[Session], Coroutine[Any, Any, T]], **settings: Any) -> T:
         async def main() -> T:
             registry = Registry({})
             try:
-                return await question(Session(registry, Owner("a test"), self.settings()))
+                own = self.settings(**settings)
+                return await question(Session(registry, Owner("a test"), own))
             finally:
                 await registry.close()
 

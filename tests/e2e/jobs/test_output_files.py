@@ -155,6 +155,35 @@ def test_weights_of_a_model_come_back_as_arrays(
     assert "exec" not in ended.display.notices
 
 
+@pytest.mark.second("operators")
+def test_a_large_value_of_a_job_in_the_background_comes_in_time_or_the_cell_says_that_it_did_not(
+    team: Team,
+) -> None:
+    header = "%framework=tensorflow\n%worker=1\n%detach\n%output=numbers,loss\n"
+    cell = f"{header}numbers, loss = list(range(5000)), 0.5\n"
+
+    async def work(session: Session) -> tuple[str, str, dict[str, object]]:
+        display, last = Recorder(), Recorder()
+        await session.run(cell, display, team.folder)
+        if session.settings.fetch_wait < 60:  # nobody comes before the pod has ended
+            ((job, status),) = await session.jobs()
+            while not status.state.over:
+                await asyncio.sleep(1)
+                ((job, status),) = await session.jobs()
+        ((job, _),) = await session.jobs()
+        await session.attach(job.name, last)
+        values = dict(results.of_job(job, last.status)[1])
+        await session.backend("kubernetes").delete(job)
+        return display.notices, last.notices, values
+
+    first, _, came = team._ask(work)
+    assert "begins within 60 s after it (the setting fetchWait); later they are lost." in first
+    assert came == {"numbers": list(range(5000)), "loss": 0.5}
+    _, last, came = team._ask(work, fetch_wait=1.0)
+    assert came == {"loss": 0.5}
+    assert "its file did not come back: it was not fetched in time." in last
+
+
 @pytest.mark.stands_for("operators")
 def test_files_of_all_replicas_come_back_before_the_pods_end(team: Team) -> None:
     ended = team.run(
