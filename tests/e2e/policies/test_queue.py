@@ -92,7 +92,7 @@ def test_a_job_over_the_quota_says_why_it_waits_and_runs_when_there_is_room(team
         await wait(
             lambda: "insufficient unused quota for memory" in display.status.message, PATIENCE
         )
-        assert (display.status.state, display.status.reason) == (State.PENDING, "Queued")
+        assert (display.status.state, display.status.word) == (State.PENDING, "Queued")
         assert phases(team, "second") == []
         await end(team, "first-worker-0")
         await wait(lambda: b"here" in display.data("worker-0"), PATIENCE)

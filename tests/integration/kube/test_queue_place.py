@@ -63,7 +63,10 @@ def test_a_job_that_waits_shows_its_place_in_line(waiting: Waiting) -> None:
         assert waiting.display.job
         return ["of another", waiting.display.job.uid]
 
-    waiting.follow(Queue(places), "waits in queue team, 2nd in line: no room")
+    text = "waits in queue team, 2nd in line: no room"
+    waiting.follow(Queue(places), text)
+    states = [one for one in waiting.display.events if isinstance(one, Status)]
+    assert {one.word for one in states if one.message == text} == {"Queued"}
 
 
 @pytest.mark.parametrize(
