@@ -51,14 +51,16 @@ def role_of(pod: Pod) -> str:
     return ("ps", "worker-0", "worker-1")[pod.number]
 
 
-def training(is_read: Callable[[], bool]) -> Program:
+def training(is_read: Callable[[str], bool]) -> Program:
     """Workers write a line and end; a PS runs until it is told to end.
 
-    A PS has no moment for its last lines, so the workers begin when its first one is read.
+    No other pod has a moment for its last lines when worker-0 ends, so each begins when the line of
+    the one before is read: the PS, worker-1, worker-0.
     """
+    before = {1: "worker-1", 2: "ps-0"}
 
     async def trains(pod: Pod) -> int:
-        while pod.number and not is_read():
+        while pod.number and not is_read(before[pod.number]):
             await asyncio.sleep(0.01)
         pod.print(f"this is {role_of(pod)}")
         if pod.number == 0:
@@ -88,7 +90,7 @@ def test_a_success_of_the_decider_ends_the_job_and_its_ps(
     cluster: Callable[..., Here], tmp_path: Path
 ) -> None:
     display = Recorder()
-    here = cluster(training(lambda: bool(display.data("ps-0"))))
+    here = cluster(training(lambda name: bool(display.data(name))))
 
     async def work(session: Session, backend: KubernetesBackend) -> list[tuple[Job, Any]]:
         assert await run(session, HEADER + "pass", display, tmp_path) is None
