@@ -47,4 +47,5 @@ def write(source: Source, workdir: Path) -> None:
         # Not compared with the file's time when it is read: later jobs get a copy of it.
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(module), str(place), doraise=True, invalidation_mode=mode)
+        place.chmod(0o600)  # not as the umask of the process has it
         _known[file.data] = place.read_bytes()
