@@ -38,9 +38,9 @@ from ciao_kernel.delivery.result_writer import (
 )
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.delivery.values_message import entries, parsed
-from ciao_kernel.magics import outputs, warm
+from ciao_kernel.magics import event_folder, outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
-from ciao_kernel.model.spec import OUTPUT_FOLDER
+from ciao_kernel.model.spec import OUTPUT_FOLDER, event_files
 from ciao_kernel.visible_text import visible
 
 KEEPER = "ciao_output_keeper.py"
@@ -111,6 +111,16 @@ def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
     """
     place = Path(job_files) / _PLACE
     return place / f"{_RUN}{run}" / str(replica) if run else place / str(replica)
+
+
+def path_words(header: str) -> tuple[str, ...]:
+    """Return the words for files that a job's replicas send at their end: paths and event files.
+
+    Args:
+        header: The job's header.
+    """
+    logs = event_folder.asked(header)
+    return (*outputs.paths(header), *((event_files(logs),) if logs else ()))
 
 
 def file_words(header: str) -> tuple[str, ...]:

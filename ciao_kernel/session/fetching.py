@@ -22,9 +22,9 @@ from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of, size_text
 from ciao_kernel.errors import BackendError, CiaoError
-from ciao_kernel.magics import event_folder, outputs
+from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Notice, Replica
-from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay, event_files
+from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay
 from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step
 from ciao_kernel.session import returned_values
 from ciao_kernel.session.warm import found_runs, logged_files
@@ -176,9 +176,7 @@ async def _remove(replica: Replica, sent: SentFiles, returned: ReturnedFiles, em
 
 def _kept(header: str) -> tuple[str, ...]:
     """Return the words whose files a replica sends at its end."""
-    logs = event_folder.asked(header)
-    events = (event_files(logs),) if logs else ()
-    return (*outputs.paths(header), *events, *results.file_words(header))
+    return (*results.path_words(header), *results.file_words(header))
 
 
 def _say_cut(emit: Emit, replica: Replica, why: str) -> None:

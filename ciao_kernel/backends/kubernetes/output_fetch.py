@@ -32,10 +32,9 @@ from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import event_folder, outputs
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.model.spec import OutputWay
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader
@@ -75,11 +74,9 @@ class OutputFetch:
     ) -> None:
         self._make, self._on_claim = make, on_claim
         self._client, self._job, self._settings, self._wake = client, job, settings, wake
-        words = list(outputs.paths(job.header))
-        if logs := event_folder.asked(job.header):
-            words.append(event_files(logs))
-        self._has_paths = bool(words)
-        self._words = (*words, *results.file_words(job.header))
+        paths = results.path_words(job.header)
+        self._has_paths = bool(paths)
+        self._words = (*paths, *results.file_words(job.header))
         self._files = ReturnedFiles(folder, job.tries, results.folders(job.header, folder))
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._tasks: dict[tuple[str, int, bool], ReplicaFetch] = {}

@@ -35,12 +35,12 @@ from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import event_folder, outputs
+from ciao_kernel.magics import outputs
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
@@ -193,7 +193,7 @@ async def later(
         raise BackendError(f"the files of {replica} cannot be had: it has no pod.", _OUTLASTS)
     if not status.of_pod(pod, replica).state.over or output_sidecar.is_held(pod):
         return None
-    gives = _has_paths(job) or sent_values.has_files(pod)
+    gives = results.path_words(job.header) or sent_values.has_files(pod)
     if gives and (way := output_sidecar.sends(pod)):
         view = LatestPod(pod)
         if way is OutputWay.CLAIM:
@@ -242,7 +242,7 @@ def _sent(settings: Settings, way: OutputWay, pod: str, execute: Execute) -> Sen
 
 
 def _why(settings: Settings, job: Job, pod: Object) -> str:
-    if not _has_paths(job):
+    if not results.path_words(job.header):
         what = "names no files in %output" if outputs.names(job.header) else "has no %output"
         return f"its program has ended, and its cell {what}"
     if output_sidecar.has_keeper(pod):
@@ -251,11 +251,6 @@ def _why(settings: Settings, job: Job, pod: Object) -> str:
             "setting fetchWait)"
         )
     return "its program has ended"
-
-
-def _has_paths(job: Job) -> bool:
-    """Return whether files of a job come back, and not values alone."""
-    return bool(outputs.paths(job.header) or event_folder.asked(job.header))
 
 
 def _by_claim(

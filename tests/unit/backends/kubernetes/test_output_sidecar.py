@@ -109,6 +109,19 @@ def volume(where: str, kind: VolumeKind = VolumeKind.CLAIM) -> Volume:
     return Volume(kind, where, "data")
 
 
+ARTIFACT = Artifact(Source(SourceFile("cell.py", b"x", size=1)), "python3", "/ciao")
+
+
+def given() -> dict[str, object]:
+    """A pod whose program is in its image."""
+    program = {"command": ["python3", "cell.py"], "image": "x", "resources": {}}
+    return {
+        "containers": [{**program, "volumeMounts": []}],
+        "volumes": [],
+        "terminationGracePeriodSeconds": 30,
+    }
+
+
 @pytest.mark.parametrize("way", [one for one in OutputWay if one is not OutputWay.AUTO])
 def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay) -> None:
     """Event files come from a volume too, and what is mounted elsewhere is in no word."""
@@ -119,22 +132,15 @@ def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay)
         checkpoint=Checkpoint("runs"),
         volumes=(volume("output/data"), volume("logs"), volume("/data"), volume("tmp")),
     )
-    artifact = Artifact(Source(SourceFile("cell.py", b"x", size=1)), "python3", "/ciao")
-    program = {"command": ["python3", "cell.py"], "image": "x", "resources": {}}
-    given = {
-        "containers": [{**program, "volumeMounts": []}],
-        "volumes": [],
-        "terminationGracePeriodSeconds": 30,
-    }
     copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
-    made = output_sidecar.add(given, spec, artifact, Settings(), way, copying)
+    made = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying)
     words = made["containers"][0]["command"]
     told = words[words.index(output_keeper.WITHOUT) + 1 : words.index("--")]
     assert told == ["output/data", "tmp", "checkpoint"]
     sidecar = made["initContainers"][0]["command"]
     assert (output_keeper.WITHOUT in sidecar) is (way is OutputWay.CLAIM)
     plain = output_sidecar.add(
-        given, JobSpec("python", outputs=("output/",)), artifact, Settings(), way, copying
+        given(), JobSpec("python", outputs=("output/",)), ARTIFACT, Settings(), way, copying
     )
     assert output_keeper.WITHOUT not in str(plain)
 
@@ -144,21 +150,14 @@ def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay)
 def test_values_that_are_files_are_named_to_both_containers(
     way: OutputWay, paths: tuple[str, ...]
 ) -> None:
-    artifact = Artifact(Source(SourceFile("cell.py", b"x", size=1)), "python3", "/ciao")
-    program = {"command": ["python3", "cell.py"], "image": "x", "resources": {}}
-    given = {
-        "containers": [{**program, "volumeMounts": []}],
-        "volumes": [],
-        "terminationGracePeriodSeconds": 30,
-    }
     spec = JobSpec("python", outputs=("value", *paths))
     copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
-    made = output_sidecar.add(given, spec, artifact, Settings(), way, copying, values=True)
+    made = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying, values=True)
     words = made["containers"][0]["command"]
     assert words[words.index("--") - 1 - len(paths) : words.index("--")] == [*paths, VALUES]
     sidecar = made["initContainers"][0]["command"]
     # Files hold a pod by exec in any case, and values only if there are some.
     assert (VALUES in sidecar) is (way is not OutputWay.EXEC or not paths)
     assert output_sidecar.grace({"spec": made}) is not None
-    without = output_sidecar.add(given, spec, artifact, Settings(), way, copying)
+    without = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying)
     assert VALUES not in str(without)
