@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 _BUFFER = 2 << 20
 """Bytes of an answer that are read ahead: one event of a watch may be this large."""
+_KEPT = 60.0
+"""Seconds for which a connection without a request stays open, for the next edit of a cell. An API
+server closes it after 90 (its IdleTimeout in k8s.io/apiserver, pkg/server/secure_serving.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Access:
         trust = self.trust()
         # No limit: each replica has its own log stream. The environment is not trusted: a password
         # in ~/.netrc is not meant for an API server, and options() names the proxy.
-        connector = aiohttp.TCPConnector(limit=0, ssl=trust)
+        connector = aiohttp.TCPConnector(limit=0, ssl=trust, keepalive_timeout=_KEPT)
         return aiohttp.ClientSession(
             connector=connector, read_bufsize=_BUFFER, trace_configs=[_no_redirects()]
         )

@@ -25,14 +25,14 @@ class Extra:
         images: that it puts into the registry and on the node.
         programs: names of modules besides those that its images hold.
         layers: below images that tests make themselves.
-        slice: the only slice of the tests that asks for it, if it takes minutes to build: then it
-            is not among all.
+        slices: those of the tests that alone ask for it, if it takes minutes to build: then it is
+            not among all.
     """
 
     images: tuple[Image, ...] = ()
     programs: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = ()
-    slice: str = ""
+    slices: tuple[str, ...] = ()
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -60,13 +60,15 @@ EXTRAS: Mapping[str, Extra] = {
     "jax": Extra(images=(recipes.JAX_IMAGE,)),
     "paddle": Extra(images=(recipes.PADDLE_IMAGE,)),
     "kaniko": Extra(images=(recipes.KANIKO,)),
-    "kwok": Extra(programs=("kwok",)),
-    "policies": Extra(programs=("kube-router",), slice="gateway"),
-    "kueue": Extra(programs=("kueue",), slice="operators"),
-    "metrics_server": Extra(programs=("metrics-server",), slice="operators"),
-    "older_operator": Extra(images=(recipes.OLDER_OPERATOR,)),
-    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slice="operators"),
-    "mpi_operator": Extra(images=(recipes.MPI_OPERATOR, recipes.MPI_SSH_IMAGE), slice="operators"),
+    "kwok": Extra(programs=("kwok",), slices=("rig",)),
+    "policies": Extra(programs=("kube-router",), slices=("gateway",)),
+    "kueue": Extra(programs=("kueue",), slices=("operators",)),
+    "metrics_server": Extra(programs=("metrics-server",), slices=("operators",)),
+    "older_operator": Extra(images=(recipes.OLDER_OPERATOR,), slices=("operators", "rig")),
+    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slices=("operators",)),
+    "mpi_operator": Extra(
+        images=(recipes.MPI_OPERATOR, recipes.MPI_SSH_IMAGE), slices=("operators",)
+    ),
     "s2i": Extra(programs=("s2i",)),
     "kernel": Extra(layers=(recipes.KERNEL,)),
     "enterprise_gateway": Extra(layers=(recipes.KERNEL, recipes.GATEWAY)),
@@ -74,13 +76,14 @@ EXTRAS: Mapping[str, Extra] = {
 }
 
 
-USUAL = tuple(name for name, extra in EXTRAS.items() if not extra.slice)
+USUAL = tuple(name for name, extra in EXTRAS.items() if not extra.slices)
 """Those that `all` means."""
 
 
 def of_slices(names: Iterable[str]) -> tuple[str, ...]:
     """Return the extras of these slices of the tests, besides the usual ones."""
-    return tuple(name for name, extra in EXTRAS.items() if extra.slice in set(names) - {""})
+    chosen = set(names)
+    return tuple(name for name, extra in EXTRAS.items() if chosen & set(extra.slices))
 
 
 def find(names: Iterable[str]) -> list[Extra]:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from ciao_kernel.model.usage import Usage, UsageReport
     from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
 
+_OWNED = 5.0
+"""Seconds that closing waits for jobs that do not own their sources yet."""
+
 
 class KubernetesBackend:
     """``%backend=kubernetes``.
@@ -85,7 +88,10 @@ class KubernetesBackend:
         return configured.configured()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, when all jobs own their sources."""
+        from ciao_kernel.backends.kubernetes import source_owners
+
+        await source_owners.wait_until_all_owned(_OWNED)
         if "_inputs" in vars(self):
             await self._inputs.close()
         await self._targets.close()

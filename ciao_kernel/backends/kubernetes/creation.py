@@ -1,8 +1,9 @@
 """Creates the objects of a job: all of them, or nothing.
 
-The source comes first (a ConfigMap), then the job, which then becomes the owner of its source. A
-kernel that is killed in between leaves a source without a job, which holds no GPU, or a job that
-runs although it does not own its source yet; :mod:`unfinished` settles both. A Service and a
+The source comes first (a ConfigMap), then the job, which then becomes the owner of its source, in
+the background (:mod:`source_owners`). A kernel that is killed in between leaves a source without a
+job, which holds no GPU, or a job that runs although it does not own its source yet;
+:mod:`unfinished` settles both. A Service and a
 TrainingRuntime belong to a source, and so to the job: they need no further rights, and are deleted
 with the source in any case.
 
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import job_metadata, rights, status
+from ciao_kernel.backends.kubernetes import job_metadata, rights, source_owners, status
 from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.source_owners import Source
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
@@ -34,6 +36,9 @@ _DEPENDENT = (_SERVICE, _RUNTIME)
 _EVERY, _LOOKS = 0.3, 30
 _SILENT = 3.0
 """Seconds of retries after which the user is told."""
+
+_Created = tuple[Object, tuple[Source, ...]]
+"""A job as the server has it, and the sources that it does not own yet."""
 
 
 async def create(target: Target, made: Objects, emit: Emit) -> Object:
@@ -53,28 +58,13 @@ async def create(target: Target, made: Objects, emit: Emit) -> Object:
         if not making.done() and (why := target.client.retry_reason):
             emit(Notice(f"the cluster has not accepted the job yet; retrying: {why}"))
         # An interrupted cell does not cancel the request: only the answer tells what exists.
-        return await asyncio.shield(making)
+        job, sources = await asyncio.shield(making)
     except BaseException:
         stopped.set()
         await _undo(target, made, making, emit, source_first=source_first)
         raise
-
-
-async def claim(client: Client, path: str, uid: str, owner: Manifest) -> None:
-    """Make a job the owner of an object that was created before it.
-
-    Args:
-        client: The API server.
-        path: Path of the object.
-        uid: The object's uid: a later object of the same name stays as it is.
-        owner: Owner reference to the job.
-
-    Raises:
-        Refused, ClusterFault: From the client; the object may be gone.
-    """
-    labels = {job_metadata.UNOWNED: None}
-    meta = {"uid": uid, "labels": labels, "ownerReferences": [owner]}
-    await client.patch(path, {"metadata": meta})
+    source_owners.claim_later(target, owner_reference(job, made.job), sources, emit)
+    return job
 
 
 async def _may_claim(target: Target, made: Objects) -> bool:
@@ -87,12 +77,12 @@ async def _may_claim(target: Target, made: Objects) -> bool:
     return all(await rights.allowed(target.client, target.namespace, *rights.CLAIM))
 
 
-async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
-    sources: list[tuple[str, str]] = []
+async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -> _Created:
+    sources: list[Source] = []
     owner: Manifest = {}
     for item in made.beside:
         if stopped.is_set():
-            return {}
+            return {}, ()
         if item["kind"] in _DEPENDENT:
             await client.create(job_metadata.collection(item), _owned(item, owner))
             continue
@@ -101,15 +91,10 @@ async def _source_first(client: Client, made: Objects, stopped: asyncio.Event) -
         path = job_metadata.collection(item)
         found = await client.create(path, {**item, "metadata": marked})
         owner = owner_reference(found, item)
-        sources.append((f"{path}/{meta['name']}", owner["uid"]))
+        sources.append(Source(f"{path}/{meta['name']}", owner["uid"]))
     if stopped.is_set():
-        return {}
-    job = await _create_job(client, made, stopped)
-    for path, uid in sources:
-        if stopped.is_set():
-            break
-        await claim(client, path, uid, owner_reference(job, made.job))
-    return job
+        return {}, ()
+    return await _create_job(client, made, stopped), tuple(sources)
 
 
 async def _create_job(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
@@ -124,7 +109,7 @@ async def _create_job(client: Client, made: Objects, stopped: asyncio.Event) -> 
     return await client.create(made.path, made.job)
 
 
-async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> Object:
+async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> _Created:
     job = await client.create(made.path, made.job)
     # The pods wait for their sources, and so find the Service when they start.
     for item in sorted(made.beside, key=lambda item: item["kind"] != _SERVICE):
@@ -132,7 +117,7 @@ async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> O
             break
         owned = _owned(item, owner_reference(job, made.job))
         await client.create(job_metadata.collection(item), owned)
-    return job
+    return job, ()
 
 
 def _owned(item: Manifest, owner: Manifest) -> Manifest:
@@ -156,7 +141,12 @@ def owner_reference(job: Object, kind: Manifest) -> Manifest:
 
 
 async def _undo(
-    target: Target, made: Objects, making: asyncio.Future[Object], emit: Emit, *, source_first: bool
+    target: Target,
+    made: Objects,
+    making: asyncio.Future[_Created],
+    emit: Emit,
+    *,
+    source_first: bool,
 ) -> None:
     """Delete what this submission may have created, and nothing of anybody else.
 

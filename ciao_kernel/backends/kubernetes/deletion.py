@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
+    source_owners,
     status,
     template_holder,
 )
@@ -113,6 +114,7 @@ class Deletions:
             soon = max(0.0, began + _NAMING - time.monotonic())
             late = asyncio.get_running_loop().call_later(soon, stop_certain)
             try:
+                await source_owners.wait_until_owned(uid)  # Kubernetes then removes them too
                 await self._wait(client, job, path, uid, item, holder, stop_certain)
             finally:
                 late.cancel()

@@ -20,6 +20,7 @@ from ciao_kernel.backends.kubernetes import (
     job_metadata,
     manifest,
     rights,
+    source_owners,
     status,
     template_holder,
 )
@@ -105,12 +106,9 @@ async def _claimed(target: Target, item: Manifest) -> bool:
         async for _, job in found:
             if run and job_metadata.run(job) == run:
                 path = f"{_config_maps(target)}/{meta['name']}"
+                source = source_owners.Source(path, str(meta["uid"]))
                 owner = creation.owner_reference(job, job)
-                try:
-                    await creation.claim(target.client, path, str(meta["uid"]), owner)
-                except Refused as error:
-                    if error.code not in (404, 409):  # it is gone
-                        raise
+                await source_owners.claim(target.client, source, owner)
                 return True
     return False
 

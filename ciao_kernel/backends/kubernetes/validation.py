@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes import (
     apis,
@@ -29,6 +29,9 @@ _REMEMBERED = 86_400.0
 """Seconds for which names that this process has given are asked for first."""
 _AT_ONCE = 8
 """Such names that are asked for together."""
+_CONNECTIONS = 4
+"""Questions about one name that are asked together: each needs a connection, and after a pause
+between two cells a handshake takes longer than a few short answers."""
 _FROM_CACHE = {"resourceVersion": "0"}
 """Query for the API server's memory, which saves it a read of its database."""
 
@@ -86,25 +89,50 @@ async def _there(
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
     api = apis.of_resource(apis.resource_of(path))
     query = {"labelSelector": f"{api.job_label}={name}", **how}
-    own = [api.at(target.namespace, kind) for kind in api.plurals]
-    same = [_seen(target, f"{kind}/{name}", how) for kind in own if asks_own or kind != path]
-    same.append(_seen(target, next_try.path(target.namespace, name), how))
-    others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
-    listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)
-    return any(jobs) or bool(status.many(listed, "items"))
+    own = [api.at(target.namespace, kind) for kind in await _served(target, api)]
+    same = [f"{kind}/{name}" for kind in own if asks_own or kind != path]
+    same.append(next_try.path(target.namespace, name))
+    others = await asyncio.gather(
+        *(_readable(target, other) for other in apis.ALL if other is not api)
+    )
+    turns = asyncio.Semaphore(_CONNECTIONS)
+
+    async def found(path: str) -> Manifest | None:
+        async with turns:
+            return await _found(target, path, how)
+
+    async def pods_of_that_name() -> bool:
+        async with turns:
+            return bool(status.many(await target.client.get(pods, **query), "items"))
+
+    async def ours(path: str) -> bool:
+        item = await found(path)
+        return item is not None and job_metadata.is_ours(item)
+
+    answers = await asyncio.gather(
+        pods_of_that_name(),
+        *(found(one) for one in same),
+        *(ours(f"{kind}/{name}") for readable in others for kind in readable),
+    )
+    return any(answers)
 
 
-async def _ours(target: Target, api: Api, name: str, how: Mapping[str, str]) -> bool:
-    """Return whether a job of ciao in another API has that name, as far as this user may see."""
-    rights = [Right("get", plural, api.group) for plural in api.plurals]
-    may = await allowed(target.client, target.namespace, *rights)
-    paths = [
-        f"{api.path}/namespaces/{target.namespace}/{right.resource}/{name}"
-        for right, has in zip(rights, may, strict=True)
-        if has
-    ]
-    found = await asyncio.gather(*(_found(target, path, how) for path in paths))
-    return any(item and job_metadata.is_ours(item) for item in found)
+async def _readable(target: Target, api: Api) -> list[str]:
+    """Return the paths of an API's jobs, of the kinds that this user may read."""
+    kinds = await _served(target, api)
+    rights = [Right("get", kind, api.group) for kind in kinds]
+    may = await allowed(target.client, target.namespace, *rights) if rights else []
+    return [api.at(target.namespace, kind) for kind, has in zip(kinds, may, strict=True) if has]
+
+
+async def _served(target: Target, api: Api) -> Sequence[str]:
+    """Return the kinds of an API that the cluster serves, or all if this user may not ask."""
+    kinds = [plural.partition(".")[0] for plural in api.plurals]
+    try:
+        served = await target.kinds(api.path)
+    except Refused:
+        return kinds
+    return [kind for kind in kinds if kind in served]
 
 
 async def _seen(target: Target, path: str, how: Mapping[str, str]) -> bool:

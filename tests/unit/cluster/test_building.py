@@ -168,9 +168,11 @@ def test_an_extra_needs_the_programs_of_its_images_and_each_layer_after_those_be
     assert extras.owner(recipes.OPERATOR) is None
 
 
-def test_what_one_slice_alone_needs_is_not_built_for_every_run() -> None:
-    rare = {"kueue", "metrics_server", "mpi_operator", "policies", "trainer"}
-    assert set(EXTRAS) - set(extras.USUAL) == rare
+def test_what_some_slices_alone_need_is_not_built_for_every_run() -> None:
+    rare = {"kueue", "kwok", "metrics_server", "mpi_operator", "older_operator", "policies"}
+    assert set(EXTRAS) - set(extras.USUAL) == {*rare, "trainer"}
+    assert set(extras.of_slices(["rig"])) == {"kwok", "older_operator"}
+    assert extras.of_slices(["docs"]) == ()
 
 
 @pytest.fixture
