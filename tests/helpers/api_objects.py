@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import many
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -79,7 +80,7 @@ class ApiObjects:
     def _delete(self, path: str) -> None:
         uid = self.objects.pop(path)["metadata"]["uid"]
         for other, item in list(self.objects.items()):
-            owners = status.many(item, "metadata", "ownerReferences")
+            owners = many(item, "metadata", "ownerReferences")
             if any(one.get("uid") == uid for one in owners) and other in self.objects:
                 self._delete(other)
 

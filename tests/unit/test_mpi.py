@@ -12,9 +12,9 @@ import pytest
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
     job_status,
-    manifest,
     next_objects,
     suspension,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
@@ -130,7 +130,7 @@ def test_the_pods_of_another_try_name_its_submission() -> None:
     again = next_objects.objects(made.job, [], job, "run-2")
     assert again.path == made.path
     for one in (made.job, again.job):
-        for template in manifest.pod_templates(one).values():
+        for template in template_holder.pod_templates(one).values():
             told = template["metadata"]["annotations"]["ciao-kernel/run"]
             assert told == job_metadata.run(one)
     assert job_metadata.run(again.job) == "run-2"

@@ -6,7 +6,7 @@ import json
 import logging
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pod_template import ARCHITECTURE
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
@@ -49,7 +49,7 @@ async def _ask(target: Target, selected: dict[str, str]) -> str:
         selector = ",".join([wanted, *rest])
         # One node is enough; a large cluster's list has megabytes.
         listed = await target.client.get("/api/v1/nodes", labelSelector=selector, limit="1")
-        for node in status.many(listed, "items"):
-            if label := status.get(node, "metadata", "labels", ARCHITECTURE):
+        for node in many(listed, "items"):
+            if label := get(node, "metadata", "labels", ARCHITECTURE):
                 return str(label)
     return ""

@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, status
+from ciao_kernel.backends.kubernetes import apis, job_metadata
 from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.background import start_background
@@ -391,7 +392,7 @@ class KubernetesBackend:
         """Return the youngest pod of each replica."""
         path = f"/api/v1/namespaces/{job.place}/pods"
         found = await pages(target.client, path, job_metadata.selector(job))
-        found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
+        found.sort(key=lambda pod: str(get(pod, "metadata", "creationTimestamp")))
         return {
             replica: pod
             for pod in found

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import checks, job_metadata, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.target import Target
@@ -74,7 +75,7 @@ class KubernetesBuildCluster:
                 "`kubectl create secret docker-registry` creates a Secret for a registry.",
             )
         data: dict[str, bytes] = {}
-        for key, text in (status.get(found, "data") or {}).items():
+        for key, text in (get(found, "data") or {}).items():
             with contextlib.suppress(binascii.Error, ValueError, TypeError):
                 data[str(key)] = base64.b64decode(text)
         return data
@@ -145,7 +146,7 @@ class KubernetesBuildCluster:
                 making.exception()  # the caller that awaits it raises the error
             try:
                 item = await client.find(path)
-                if item and status.get(item, "metadata", "annotations", job_metadata.RUN) == run:
+                if item and get(item, "metadata", "annotations", job_metadata.RUN) == run:
                     await client.delete(path, uid=item["metadata"]["uid"])
             except BackendError as error:
                 text = f"the pod {name} could not be removed, and may exist: {error.message}"
@@ -168,7 +169,7 @@ async def delete_stale_build_pods(target: Target, settings: Settings) -> None:
     path = f"/api/v1/namespaces/{target.namespace}/pods"
     with log.ignored(_log, "removing pods of old builds", BackendError):
         found = await target.client.get(path, labelSelector=_BUILDS)
-        for pod in status.many(found, "items"):
+        for pod in many(found, "items"):
             if target.client.clock.now() - _ended(pod) > settings.follow_patience:
                 meta = pod["metadata"]
                 await target.client.delete(f"{path}/{meta['name']}", uid=meta["uid"])
@@ -176,11 +177,11 @@ async def delete_stale_build_pods(target: Target, settings: Settings) -> None:
 
 def _ended(pod: Object) -> float:
     """Return the time of a pod's end or latest start, since the epoch; infinity while it runs."""
-    phase, created = status.get(pod, "status", "phase"), pod["metadata"]["creationTimestamp"]
+    phase, created = get(pod, "status", "phase"), pod["metadata"]["creationTimestamp"]
     if phase == "Pending":
-        deadline = status.get(pod, "spec", "activeDeadlineSeconds")
+        deadline = get(pod, "spec", "activeDeadlineSeconds")
         return status.stamp(created) + (deadline if isinstance(deadline, int) else math.inf)
     if phase not in ("Succeeded", "Failed"):
         return math.inf
-    changes = [one.get("lastTransitionTime") for one in status.many(pod, "status", "conditions")]
+    changes = [one.get("lastTransitionTime") for one in many(pod, "status", "conditions")]
     return max(map(status.stamp, (*changes, created)))

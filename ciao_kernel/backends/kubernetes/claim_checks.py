@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import pending_reasons, status
+from ciao_kernel.backends.kubernetes import pending_reasons
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -108,13 +109,13 @@ def _check_state(item: Object, claim: str, directive: str, target: Target) -> No
             f"{_SHOWN} Name another one in %{directive}, or ask an administrator for it.",
             directive=directive,
         )
-    if status.get(item, "metadata", "deletionTimestamp"):
+    if get(item, "metadata", "deletionTimestamp"):
         raise SpecError(
             f"the {place} is being deleted.",
             f"{_SHOWN} Name another one in %{directive}.",
             directive=directive,
         )
-    if status.get(item, "status", "phase") == "Lost":
+    if get(item, "status", "phase") == "Lost":
         raise SpecError(
             f"the {place} has lost its disk.",
             f"Name another one in %{directive}, or ask an administrator.",
@@ -124,15 +125,15 @@ def _check_state(item: Object, claim: str, directive: str, target: Target) -> No
 
 async def _why_pending(item: Object, claim: str, target: Target) -> str:
     """Return why a claim has no disk, in the cluster's words; "" if it has one, or gets one."""
-    if status.get(item, "status", "phase") != "Pending":
+    if get(item, "status", "phase") != "Pending":
         return ""
     path = f"/api/v1/namespaces/{target.namespace}/events"
-    uid = status.get(item, "metadata", "uid")
+    uid = get(item, "metadata", "uid")
     try:
         events = await target.client.get(path, fieldSelector=f"involvedObject.uid={uid}")
     except (Refused, ClusterFault):
         return ""
-    last = max(status.many(events, "items"), key=pending_reasons.event_time, default={})
+    last = max(many(events, "items"), key=pending_reasons.event_time, default={})
     words = pending_reasons.sentence(last)
     if not words or last.get("reason") in _WAITS:
         return ""
@@ -152,7 +153,7 @@ def _one_node(item: Object, claim: str, use: _Use, *, several: bool) -> str:
     Raises:
         SpecError: One pod alone may use it.
     """
-    found = status.get(item, "spec", "accessModes")
+    found = get(item, "spec", "accessModes")
     modes = set(map(str, found)) if isinstance(found, list) else set()
     shared = "ReadWriteMany" in modes or ("ReadOnlyMany" in modes and not use.writes)
     if not modes or use.replicas < 2 or shared:

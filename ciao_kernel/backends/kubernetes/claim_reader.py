@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import output_claim, reader_start, status
+from ciao_kernel.backends.kubernetes import output_claim, reader_start
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.output_claim import Kept
 from ciao_kernel.backends.kubernetes.output_store import only_of, success_of_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
@@ -129,7 +130,7 @@ class ClaimReader:
 
     async def _runs(self, made: Object) -> bool:
         found = await self._client.find(f"{self._pods}/{made['metadata']['name']}")
-        return bool(status.get(found, "status", "phase") == "Running")
+        return bool(get(found, "status", "phase") == "Running")
 
     async def _start(self, pod: Object, owner: Object) -> Object:
         body = output_claim.reader(pod, self._words, _STAYS, owner)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import limit_ranges, status
+from ciao_kernel.backends.kubernetes import limit_ranges
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.plugins import Plan
@@ -42,6 +43,6 @@ def _rules_cpus(items: Iterable[Any]) -> bool:
     return any(
         "cpu" in (rule.get(name) or {})
         for item in items
-        for rule in status.many(item, "spec", "limits")
+        for rule in many(item, "spec", "limits")
         for name in _LIMITS
     )

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import job_metadata, rights, status
+from ciao_kernel.backends.kubernetes import job_metadata, rights
 from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
@@ -203,5 +204,5 @@ async def _undo(
 async def _delete_own(client: Client, path: str, run: str) -> None:
     """Delete an object if this submission made it."""
     item = await client.find(path)
-    if item and status.get(item, "metadata", "annotations", job_metadata.RUN) == run:
+    if item and get(item, "metadata", "annotations", job_metadata.RUN) == run:
         await client.delete(path, uid=str(item["metadata"]["uid"]))

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import foreseen, job_status, sidecars, status
+from ciao_kernel.backends.kubernetes import foreseen, job_status, sidecars
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.partial_start import PartialStart
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.backends.kubernetes.queues import QueueReasons
@@ -64,9 +65,9 @@ class CurrentStatus:
         now = job_status.of_job(self._job, item, members.statuses())
         if queued := self._queue.explain(now, item, uid):
             return self._partial.look(queued, item)
-        responded = bool(status.many(item, "status", "conditions")) or bool(
-            status.get(item, "status", "startTime")  # of an Indexed Job
-            or status.get(item, "status", "jobsStatus")  # of a TrainJob
+        responded = bool(many(item, "status", "conditions")) or bool(
+            get(item, "status", "startTime")  # of an Indexed Job
+            or get(item, "status", "jobsStatus")  # of a TrainJob
         )
         now = self._reasons.explain(now, pods, uid, operator_responded=responded)
         failed = any(one.state is State.FAILED for one in now.replicas)

@@ -8,13 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import (
-    finalizers,
-    job_metadata,
-    status,
-    template_holder,
-)
+from ciao_kernel.backends.kubernetes import finalizers, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.apis import trainer
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -98,9 +94,9 @@ class Deletions:
             try:
                 item = await client.find(path)
                 holder = await template_holder.of(client, item, job.place) if item else None
-                uid = job.uid or str(status.get(item, "metadata", "uid") or "")
+                uid = job.uid or str(get(item, "metadata", "uid") or "")
                 if item and item["metadata"].get("uid") == uid:
-                    ending = status.get(item, "metadata", "deletionTimestamp") is not None
+                    ending = get(item, "metadata", "deletionTimestamp") is not None
                     ours = await client.delete(path, uid=uid) and not ending
                 elif known is not None:
                     item, holder = known.job, known.holder
@@ -166,10 +162,10 @@ class Deletions:
                 return  # The job is deleted, even if this user may not check that.
             pods = [
                 pod
-                for pod in status.many(listed, "items")
+                for pod in many(listed, "items")
                 if job_metadata.is_part_of(pod, uid, job.run or run)
             ]
-            own = [now] if now and status.get(now, "metadata", "uid") == uid else []
+            own = [now] if now and get(now, "metadata", "uid") == uid else []
             left = [f"{job.name} itself{_held(one)}" for one in own]
             left += [f"pod {pod['metadata']['name']}{_held(pod)}" for pod in pods[:_NAMED]]
             if len(pods) > _NAMED:
@@ -207,7 +203,7 @@ def _grace(pod: Manifest) -> float:
 
     if (own := output_sidecar.grace(pod)) is not None:
         return own
-    told = status.get(pod, "spec", "terminationGracePeriodSeconds")
+    told = get(pod, "spec", "terminationGracePeriodSeconds")
     return float(told) if isinstance(told, int) else 0.0
 
 
@@ -218,7 +214,7 @@ def _held(item: Manifest) -> str:
 
 
 def _owned(item: Manifest, uid: str) -> bool:
-    owners = status.many(item, "metadata", "ownerReferences")
+    owners = many(item, "metadata", "ownerReferences")
     return any(owner.get("uid") == uid for owner in owners)
 
 
@@ -227,12 +223,12 @@ def _is_dependent(item: Manifest, run: str) -> bool:
 
     A ConfigMap owns them.
     """
-    return status.get(item, "spec") is not None and _run(item) == run
+    return get(item, "spec") is not None and _run(item) == run
 
 
 def _run(item: Manifest | None) -> str:
     """Return the submission of an object, which anybody may have written; "" if unknown."""
-    return str(status.get(item, "metadata", "annotations", job_metadata.RUN) or "")
+    return str(get(item, "metadata", "annotations", job_metadata.RUN) or "")
 
 
 def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[str]:
@@ -242,10 +238,10 @@ def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[st
     """
     found, core = set(), f"/api/v1/namespaces/{job.place}"
     for template in template_holder.pod_templates(holder).values() if holder else ():
-        for volume in status.many(template, "spec", "volumes"):
-            if name := status.get(volume, "configMap", "name"):
+        for volume in many(template, "spec", "volumes"):
+            if name := get(volume, "configMap", "name"):
                 found.add(f"{core}/configmaps/{name}")
-        if name := status.get(template, "spec", "subdomain"):
+        if name := get(template, "spec", "subdomain"):
             found.add(f"{core}/services/{name}")
     if item and trainer.is_object(item):
         found |= {runtime for runtime in [template_holder.path(item, job.place)] if runtime}

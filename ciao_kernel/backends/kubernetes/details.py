@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    finalizers,
-    job_metadata,
-    output_store,
-    status,
-)
+from ciao_kernel.backends.kubernetes import apis, finalizers, job_metadata, output_store, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import ClusterEvent, Condition, Group
@@ -33,13 +28,13 @@ def facts(
     """
     policy = apis.of_item(item).policy(item)
     spec = next(iter(_pod_specs(holder or item).values()), {})
-    pulls = [str(one.get("name")) for one in status.many(spec, "imagePullSecrets")]
-    labels = status.get(spec, "nodeSelector")
+    pulls = [str(one.get("name")) for one in many(spec, "imagePullSecrets")]
+    labels = get(spec, "nodeSelector")
     rows = {
         "cluster": source,
         "kind": item.get("kind"),
         "runtime": " ".join(
-            str(status.get(item, "spec", "runtimeRef", key) or "") for key in ("kind", "name")
+            str(get(item, "spec", "runtimeRef", key) or "") for key in ("kind", "name")
         ).strip(),
         "uid": job.uid,
         "service account": spec.get("serviceAccountName"),
@@ -63,14 +58,14 @@ def groups(holder: Manifest) -> tuple[Group, ...]:
     for role, own in apis.of_item(holder).roles(holder).items():
         if role not in specs:
             continue
-        container = (status.many(specs[role], "containers") or [{}])[0]
+        container = (many(specs[role], "containers") or [{}])[0]
         count = own.get("replicas", 1)
         found.append(
             Group(
                 role.lower(),
                 count if isinstance(count, int) else 1,
                 str(container.get("image") or ""),
-                _pairs(status.get(container, "resources", "limits")),
+                _pairs(get(container, "resources", "limits")),
                 str(own.get("restartPolicy") or ""),
             )
         )
@@ -87,7 +82,7 @@ def conditions(item: Manifest, clock: ServerClock) -> tuple[Condition, ...]:
             clock.to_local(status.stamp(one.get("lastTransitionTime"))),
             _line(one.get("message")),
         )
-        for one in status.many(item, "status", "conditions")
+        for one in many(item, "status", "conditions")
     )
 
 
@@ -106,8 +101,8 @@ def cluster_events(
         when = clock.to_local(_when(event))
         if when < since:
             continue
-        kind = str(status.get(event, "involvedObject", "kind") or "").lower()
-        about = f"{kind}/{status.get(event, 'involvedObject', 'name') or ''}"
+        kind = str(get(event, "involvedObject", "kind") or "").lower()
+        about = f"{kind}/{get(event, 'involvedObject', 'name') or ''}"
         reason, message = str(event.get("reason") or ""), _line(event.get("message"))
         key = (about, reason, message)
         before = found.get(key)
@@ -137,7 +132,7 @@ def shown(item: Manifest) -> Manifest:
 def _pod_specs(item: Manifest) -> dict[str, Manifest]:
     """Return the pod spec of each role, with the role as the kind spells it."""
     roles = apis.of_item(item).roles(item).items()
-    found = {role: status.get(one, "template", "spec") for role, one in roles}
+    found = {role: get(one, "template", "spec") for role, one in roles}
     return {role: spec for role, spec in found.items() if isinstance(spec, dict)}
 
 
@@ -148,12 +143,12 @@ def _when(event: Manifest) -> float:
         ("eventTime",),
         ("firstTimestamp",),
     )
-    times = (status.stamp(status.get(event, *place)) for place in places)
+    times = (status.stamp(get(event, *place)) for place in places)
     return next((time for time in times if time), 0.0)
 
 
 def _count(event: Manifest) -> int:
-    count = status.get(event, "series", "count") or event.get("count")
+    count = get(event, "series", "count") or event.get("count")
     return count if isinstance(count, int) and count > 0 else 1
 
 
@@ -169,7 +164,7 @@ def _seconds(value: Any) -> str:
 
 def _deletion(item: Manifest) -> str:
     """Return whether a job is being deleted, and what keeps its object; "" if it is not."""
-    if status.get(item, "metadata", "deletionTimestamp") is None:
+    if get(item, "metadata", "deletionTimestamp") is None:
         return ""
     by = finalizers.words(item)
     return f"yes, but kept by {by}" if by else "yes"

@@ -6,7 +6,7 @@ set it (Kubernetes, "Finalizers"). If that program is gone, the object stays.
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.model import Manifest
 
 _OWN = frozenset({"foregroundDeletion", "orphan", "batch.kubernetes.io/job-tracking"})
@@ -16,9 +16,9 @@ _NAMED = 3
 
 def holders(item: Manifest | None) -> tuple[str, ...]:
     """Return the finalizers that keep a deleted object; empty if it is not deleted."""
-    if status.get(item, "metadata", "deletionTimestamp") is None:
+    if get(item, "metadata", "deletionTimestamp") is None:
         return ()
-    found = status.get(item, "metadata", "finalizers")
+    found = get(item, "metadata", "finalizers")
     names = [str(one) for one in found] if isinstance(found, list) else []
     return tuple(name for name in names if name not in _OWN)
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
 
 _RETRYABLE = 128
@@ -75,7 +76,7 @@ def failed_for_good(one: ReplicaStatus, pod: Manifest | None, item: Manifest) ->
     """
     if one.state is not State.FAILED or pod is None:
         return False
-    if status.get(pod, "metadata", "deletionTimestamp") is not None:
+    if get(pod, "metadata", "deletionTimestamp") is not None:
         return False  # the controller may create it again
     policy = apis.of_item(item).restart_policy(item, one.replica.role)
     if policy == "ExitCode":
@@ -90,17 +91,17 @@ def _fails(pod: Manifest) -> bool:
     pkg/kubelet/kubelet_pods.go, getPhase). The operator reads only the phase. A success of the
     deciding replica that comes meanwhile takes as long, and so comes to the operator later.
     """
-    if status.get(pod, "status", "phase") == "Failed":
+    if get(pod, "status", "phase") == "Failed":
         return True
-    containers = status.many(pod, "spec", "containers")
+    containers = many(pod, "spec", "containers")
     ended = {
         one.get("name")
-        for one in status.many(pod, "status", "containerStatuses")
-        if status.get(one, "state", "terminated") is not None
+        for one in many(pod, "status", "containerStatuses")
+        if get(one, "state", "terminated") is not None
     }
     # In newer clusters, a container may have its own restart rules.
     ruled = any("restartPolicy" in one or "restartPolicyRules" in one for one in containers)
-    never = status.get(pod, "spec", "restartPolicy") == "Never"
+    never = get(pod, "spec", "restartPolicy") == "Never"
     return never and not ruled and ended >= {one.get("name") for one in containers}
 
 

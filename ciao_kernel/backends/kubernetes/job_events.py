@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.lookup import pages
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica
@@ -41,7 +42,7 @@ async def _events(client: Client, job: Job, pods: Mapping[Replica, Manifest]) ->
         lists = [pages(client, path, fieldSelector=field) for field in fields]
         return [event for found in await asyncio.gather(*lists) for event in found]
     found = await pages(client, path)
-    return [one for one in found if status.get(one, "involvedObject", "name") in names]
+    return [one for one in found if get(one, "involvedObject", "name") in names]
 
 
 def _names(job: Job) -> set[str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, queues, trainer_progress
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
-from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, get, stamp
+from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.status import QUEUED, SUSPENDED
 

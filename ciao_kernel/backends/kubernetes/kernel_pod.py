@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Manifest
@@ -28,7 +28,7 @@ async def owner(target: Target) -> Manifest | None:
     if target.client.access.namespace != target.namespace:
         return None
     name, pod = await _own(target)
-    uid = status.get(pod, "metadata", "uid")
+    uid = get(pod, "metadata", "uid")
     if not isinstance(uid, str):
         return None
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
@@ -41,7 +41,7 @@ async def ends(target: Target) -> bool:
             _, pod = await _own(target)
     except TimeoutError:
         return False
-    return status.get(pod, "metadata", "deletionTimestamp") is not None
+    return get(pod, "metadata", "deletionTimestamp") is not None
 
 
 async def _own(target: Target) -> tuple[str, Manifest | None]:

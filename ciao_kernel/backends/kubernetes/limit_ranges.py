@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
@@ -25,5 +25,5 @@ async def read(target: Target) -> list[Any] | None:
         return None
     with log.ignored(_log, "reading limit ranges", BackendError):
         found = await client.known(f"/api/v1/namespaces/{namespace}/limitranges")
-        return list(status.many(found, "items"))
+        return list(many(found, "items"))
     return None

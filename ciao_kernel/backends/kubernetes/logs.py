@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, status
 from ciao_kernel.backends.kubernetes.lookup import pages
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock
@@ -79,7 +80,7 @@ async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
         pods = await found(job_metadata.selector(job))
     if not pods:
         raise Refused(f"{replica} of {job.name} has no pod.", code=404)
-    return max(pods, key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
+    return max(pods, key=lambda pod: str(get(pod, "metadata", "creationTimestamp")))
 
 
 def _query(options: LogOptions, clock: ServerClock) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, next_try, status
 from ciao_kernel.backends.kubernetes.apis import Api
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
@@ -296,8 +297,8 @@ async def pages(client: Client, path: str, selector: str = "", **fields: str) ->
             # The list has expired between two pages: read all of it at once.
             query, found = dict(wanted), []
             continue
-        found += status.many(listed, "items")
-        more = status.get(listed, "metadata", "continue")
+        found += many(listed, "items")
+        more = get(listed, "metadata", "continue")
         if not more or not isinstance(more, str):
             return found
         query["continue"] = more

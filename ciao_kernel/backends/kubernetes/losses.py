@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.model import Manifest, State, Status
 
 _EXCUSES = 120.0
@@ -63,14 +64,14 @@ class Losses:
         touched = list(pods)
         if suspended:
             self._suspended |= {uid for _, uid in self._newest.values()} | self._fates.keys()
-            self._suspended |= {str(status.get(pod, "metadata", "uid")) for pod in touched}
+            self._suspended |= {str(get(pod, "metadata", "uid")) for pod in touched}
             self._fates.clear()
         for pod in touched:
             replica = job_metadata.replica(pod)
             if replica is None:
                 continue
-            uid = str(status.get(pod, "metadata", "uid"))
-            made = (str(status.get(pod, "metadata", "creationTimestamp") or ""), uid)
+            uid = str(get(pod, "metadata", "uid"))
+            made = (str(get(pod, "metadata", "creationTimestamp") or ""), uid)
             self._newest[str(replica)] = max(made, self._newest.get(str(replica), ("", "")))
             known = self._fates.keys() | self._suspended
             if uid not in known and (found := _fate(pod, str(replica), uid, self._look)):
@@ -114,13 +115,13 @@ def _fate(pod: Manifest, replica: str, uid: str, look: int) -> _Fate | None:
         (
             one
             for state in status.program(pod)
-            if isinstance(one := status.get(state, "state", "terminated"), dict)
+            if isinstance(one := get(state, "state", "terminated"), dict)
         ),
         None,
     )
-    phase = status.get(pod, "status", "phase")
+    phase = get(pod, "status", "phase")
     told, why = _told(pod)
-    ended = status.stamp(status.get(over, "finishedAt")) if over else 0.0
+    ended = status.stamp(get(over, "finishedAt")) if over else 0.0
     if over and over.get("reason") == "OOMKilled":
         return _Fate(replica, uid, look, ended)
     if over and over.get("reason") != _UNKNOWN and (not why or 0 < ended < told):
@@ -141,15 +142,15 @@ def _told(pod: Manifest) -> tuple[float, str]:
     The time is 0 if only the pod's reason tells that.
     """
     deleted, told = status.termination_time(pod), math.inf
-    for one in status.many(pod, "status", "conditions"):
+    for one in many(pod, "status", "conditions"):
         if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
             told = status.stamp(one.get("lastTransitionTime"))
     if told < math.inf:
         return min(told, deleted), status.disruption(pod) or "evicted by its node"
     if deleted < math.inf:
         return deleted, status.DELETED
-    reason = str(status.get(pod, "status", "reason") or "")
-    message = str(status.get(pod, "status", "message") or "")
+    reason = str(get(pod, "status", "reason") or "")
+    message = str(get(pod, "status", "message") or "")
     # A pod that uses more disk than its own limit is evicted too.
     if reason in _OF_NODES and not ("exceed" in message and "limit" in message):
         return 0.0, f"ended by its node ({reason})"

@@ -34,7 +34,7 @@ from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.template_holder import pod_templates as pod_templates
+from ciao_kernel.backends.kubernetes.template_holder import pod_templates
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
 from ciao_kernel.model.spec import OutputWay

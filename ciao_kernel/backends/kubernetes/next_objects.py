@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, manifest, template_holder
+from ciao_kernel.backends.kubernetes import apis, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
@@ -81,7 +81,7 @@ def with_run(made: Objects, run: str) -> Objects:
     """Return the objects of a next try as another submission, of which an undo touches no other."""
     job, *beside = copy.deepcopy([made.job, *made.beside])
     again = replace(made, job=job, beside=tuple(beside), shared=None)
-    for one in (job, *beside, *manifest.pod_templates(again.holder).values()):
+    for one in (job, *beside, *template_holder.pod_templates(again.holder).values()):
         notes = get(one, "metadata", "annotations")
         if isinstance(notes, dict) and job_metadata.RUN in notes:
             notes[job_metadata.RUN] = run
@@ -100,7 +100,7 @@ def _submitted(item: Manifest) -> Manifest:
     body = {**item, "spec": told}
     if runtime := trainer.runtime_name(item):  # which has the templates
         return told if trainer.runtime_name(body) == runtime else {}
-    return told if manifest.pod_templates(body) else {}
+    return told if template_holder.pod_templates(body) else {}
 
 
 def _cleaned(item: Manifest, run: str) -> Manifest:
@@ -131,7 +131,7 @@ async def sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
     if runtime := template_holder.path(item, job.place):
         found[runtime] = (f"{TRAINER.group}/{TRAINER.version}", trainer.RUNTIME)
         holder = await target.client.find(runtime) or {}
-    for template in manifest.pod_templates(holder).values():
+    for template in template_holder.pod_templates(holder).values():
         for volume in many(template, "spec", "volumes"):
             if name := get(volume, "configMap", "name"):
                 found[f"{core}/configmaps/{name}"] = ("v1", "ConfigMap")

@@ -22,7 +22,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, rights
+from ciao_kernel.backends.kubernetes import apis, job_metadata, rights, template_holder
 from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
@@ -249,7 +249,7 @@ def read(item: Manifest, place: str) -> NextTry | None:
         for one in (made.job, *made.beside):
             valid = valid and one["metadata"]["namespace"] == place
         job_metadata.job(made.job, 0.0)
-        manifest.pod_templates(made.job)
+        template_holder.pod_templates(made.job)
         if valid and made.job["metadata"]["name"] == name:
             return NextTry(made, item)
     except (

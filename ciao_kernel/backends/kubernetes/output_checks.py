@@ -8,12 +8,12 @@ from ciao_kernel.backends.kubernetes import (
     checks,
     choice,
     job_metadata,
-    manifest,
     output_claim,
     output_registry,
     output_sidecar,
     output_store,
     rights,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
 from ciao_kernel.backends.kubernetes.manifest import Objects
@@ -204,7 +204,7 @@ async def try_out(plan: Plan, target: Target, made: Objects) -> None:
         found = await target.client.create(path, holder, dry_run=True)
     except Refused:
         return  # the creation itself tells why
-    if not output_sidecar.is_native(manifest.pod_templates(found).values()):
+    if not output_sidecar.is_native(template_holder.pod_templates(found).values()):
         directive = _directive(plan)
         raise SpecError(
             f"files do not come back by %{directive} from a {made.job['kind']} of this cluster: "

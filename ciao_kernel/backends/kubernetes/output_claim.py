@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata, status
+from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics import outputs, stored_volumes
@@ -140,7 +141,7 @@ def kept(pod: Any) -> Kept | None:
 
     A pod's annotation is foreign input: the folder is one of ciao's, or there is none.
     """
-    note = str(status.get(pod, "metadata", "annotations", FOLDER) or "")
+    note = str(get(pod, "metadata", "annotations", FOLDER) or "")
     claim, _, path = note.partition("/")
     if not _CLAIM_NAME.fullmatch(claim) or not _FOLDER.fullmatch(path) or ".." in path.split("/"):
         return None
@@ -157,10 +158,10 @@ def volumes_of(pod: Any, words: Sequence[str]) -> list[tuple[str, Manifest, Mani
     program = _program(pod)
     base = str(program.get("workingDir") or "")
     found = []
-    for mount in status.many(program, "volumeMounts"):
+    for mount in many(program, "volumeMounts"):
         path = posixpath.relpath(str(mount.get("mountPath")), base or "/")
         volume = _volume(pod, program, str(mount.get("mountPath")))
-        named = status.get(volume, "persistentVolumeClaim")
+        named = get(volume, "persistentVolumeClaim")
         if named and any(overlap(posixpath.normpath(word), path) for word in words):
             found.append((path, mount, volume))
     return found
@@ -197,9 +198,9 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
     Raises:
         BackendError: The given one does not copy files to a claim.
     """
-    sidecar, spec = _sidecar(pod), status.get(pod, "spec") or {}
+    sidecar, spec = _sidecar(pod), get(pod, "spec") or {}
     claim = _volume(pod, sidecar, _CLAIM)
-    command = status.get(sidecar, "command")
+    command = get(sidecar, "command")
     if not claim or not isinstance(command, list) or not command:
         raise BackendError(f"the pods of the job have no container {NAME} with a claim.")
     sources, mounts = [claim], [{"name": claim["name"], "mountPath": _CLAIM}]
@@ -235,20 +236,20 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
         "labels": {job_metadata.MANAGED: "ciao", "sidecar.istio.io/inject": "false"},
         "annotations": {job_metadata.RUN: run, "sidecar.istio.io/inject": "false"},
     }
-    if uid := status.get(owner, "metadata", "uid"):
+    if uid := get(owner, "metadata", "uid"):
         named = {"name": owner["metadata"]["name"], "uid": uid}
         meta["ownerReferences"] = [{**_only(owner, "apiVersion", "kind"), **named}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": made}
 
 
 def _sidecar(pod: Any) -> Any:
-    all_of_them = status.many(pod, "spec", "initContainers")
+    all_of_them = many(pod, "spec", "initContainers")
     return next((one for one in all_of_them if one.get("name") == NAME), {})
 
 
 def _program(pod: Any) -> Any:
     """Return the program's container; a cluster may have added others before it."""
-    containers = status.many(pod, "spec", "containers")
+    containers = many(pod, "spec", "containers")
     name = job_metadata.container({"metadata": {}, **(pod or {})})
     first = containers[0] if containers else {}
     return next((one for one in containers if one.get("name") == name), first)
@@ -256,9 +257,9 @@ def _program(pod: Any) -> Any:
 
 def _volume(pod: Any, container: Any, place: str) -> Any:
     """Return the volume that a container has at a place."""
-    mounts = status.many(container, "volumeMounts")
+    mounts = many(container, "volumeMounts")
     name = next((one["name"] for one in mounts if one.get("mountPath") == place), None)
-    volumes = status.many(pod, "spec", "volumes")
+    volumes = many(pod, "spec", "volumes")
     return next((one for one in volumes if one.get("name") == name), {})
 
 

@@ -22,6 +22,7 @@ from ciao_kernel.backends.kubernetes import (
     sent_values,
     status,
 )
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
@@ -316,11 +317,11 @@ class OutputFetch:
 
 
 def _runs(pod: Object) -> bool:
-    states = (status.get(one, "state", "running") for one in status.program(pod))
+    states = (get(one, "state", "running") for one in status.program(pod))
     return any(one is not None for one in states) and output_sidecar.keeps(pod)
 
 
 def _stays(pod: Object) -> bool:
     """Return whether the container runs that holds a pod, and the pod is not being deleted."""
-    deleted = status.get(pod, "metadata", "deletionTimestamp") is not None
+    deleted = get(pod, "metadata", "deletionTimestamp") is not None
     return output_sidecar.keeps(pod) and not deleted

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.kubernetes import output_claim, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, output_keeper, replica_files, results, site_folder
@@ -210,14 +211,14 @@ def _resources(program: Manifest) -> Manifest:
 def keeps(pod: Any) -> bool:
     """Return whether the container runs: files can be fetched from it."""
     return any(
-        one.get("name") == NAME and status.get(one, "state", "running") is not None
-        for one in status.many(pod, "status", "initContainerStatuses")
+        one.get("name") == NAME and get(one, "state", "running") is not None
+        for one in many(pod, "status", "initContainerStatuses")
     )
 
 
 def has_keeper(pod: Any) -> bool:
     """Return whether a container keeps, or has kept, the files until they are fetched."""
-    return any(one.get("name") == NAME for one in status.many(pod, "spec", "initContainers"))
+    return any(one.get("name") == NAME for one in many(pod, "spec", "initContainers"))
 
 
 def grace(pod: Any) -> float | None:
@@ -228,21 +229,19 @@ def grace(pod: Any) -> float | None:
     """
     seconds: list[float] = []
     for one in (
-        *status.many(pod, "spec", "containers"),
-        *status.many(pod, "spec", "initContainers"),
+        *many(pod, "spec", "containers"),
+        *many(pod, "spec", "initContainers"),
     ):
-        command = status.get(one, "command")
+        command = get(one, "command")
         words = command if isinstance(command, list) else []
         for kind in ("run", "keep", "tell", "send", "push", "save"):
             with contextlib.suppress(ValueError, IndexError, TypeError):
                 at = words.index(_PLACE)
                 if words[at - 1] == kind:
                     seconds.append(float(words[at + 1]))
-        linger = status.get(one, "lifecycle", "preStop", "sleep", "seconds")
+        linger = get(one, "lifecycle", "preStop", "sleep", "seconds")
         seconds += [linger] if isinstance(linger, int) else []
-    named = any(
-        one.get("name") in _NAMES.values() for one in status.many(pod, "spec", "initContainers")
-    )
+    named = any(one.get("name") in _NAMES.values() for one in many(pod, "spec", "initContainers"))
     # Anybody may have written the words.
     known = (min(max(one, 0.0), LONGEST) for one in seconds if math.isfinite(one))
     return sum(known) if named else None
@@ -250,14 +249,14 @@ def grace(pod: Any) -> float | None:
 
 def is_held(pod: Any) -> bool:
     """Return whether the program has ended for good, and the pod stays for its files."""
-    deleted = status.get(pod, "metadata", "deletionTimestamp") is not None
+    deleted = get(pod, "metadata", "deletionTimestamp") is not None
     return keeps(pod) and not deleted and _has_ended(pod)
 
 
 def sends(pod: Any) -> OutputWay | None:
     """Return where the files of a program that has ended for good are or go; None: nowhere yet."""
-    for one in status.many(pod, "status", "initContainerStatuses"):
-        begun = any(status.get(one, "state", kind) is not None for kind in _BEGUN)
+    for one in many(pod, "status", "initContainerStatuses"):
+        begun = any(get(one, "state", kind) is not None for kind in _BEGUN)
         for way in (OutputWay.LOG, OutputWay.S3, OutputWay.REGISTRY, OutputWay.CLAIM):
             if one.get("name") == _NAMES[way] and begun and _has_ended(pod):
                 return way
@@ -267,8 +266,8 @@ def sends(pod: Any) -> OutputWay | None:
 def end(pod: Any) -> Any:
     """Return how the container has ended that sends files elsewhere; None before that."""
     ends = [
-        status.get(one, "state", "terminated")
-        for one in status.many(pod, "status", "initContainerStatuses")
+        get(one, "state", "terminated")
+        for one in many(pod, "status", "initContainerStatuses")
         if one.get("name") in (STORE_NAME, REGISTRY_NAME, output_claim.NAME)
     ]
     return ends[0] if ends else None
@@ -276,15 +275,15 @@ def end(pod: Any) -> Any:
 
 def _has_ended(pod: Any) -> bool:
     """Return whether the program has ended, and is not started again."""
-    ended = [status.get(one, "state", "terminated") for one in status.program(pod)]
-    policy = status.get(pod, "spec", "restartPolicy")
+    ended = [get(one, "state", "terminated") for one in status.program(pod)]
+    policy = get(pod, "spec", "restartPolicy")
     return bool(ended) and all(one is not None and _is_last(one, policy) for one in ended)
 
 
 def _is_last(end: Any, policy: Any) -> bool:
     """Return whether the kubelet does not start a container again after its end."""
     if policy == "OnFailure":
-        return bool(status.get(end, "exitCode") == 0)
+        return bool(get(end, "exitCode") == 0)
     return bool(policy == "Never")
 
 
@@ -297,6 +296,6 @@ def is_native(templates: Iterable[Any]) -> bool:
     return all(
         one.get("restartPolicy") == "Always"
         for pod in templates
-        for one in status.many(pod, "spec", "initContainers")
+        for one in many(pod, "spec", "initContainers")
         if one.get("name") in _NAMES.values()
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
@@ -140,7 +140,7 @@ class StoredOutput:
     ) -> None:
         self._settings, self._replica, self._view, self._end = settings, replica, view, end
         self._uid = view.uid
-        self._token = token or str(status.get(view.pod(), "metadata", "annotations", TOKEN) or "")
+        self._token = token or str(get(view.pod(), "metadata", "annotations", TOKEN) or "")
 
     async def execute(self, command: Sequence[str], streams: Streams) -> int:
         """Wait until the object is written, and pass it on; command and input have no meaning here.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
@@ -115,7 +116,7 @@ class PendingReasons:
                 return
             except (ClusterFault, TimeoutError):
                 return
-            events = status.many(found, "items")
+            events = many(found, "items")
             told = sentence(newest(events, of_job=uid == job))
             pull = pulling(events, self._now())
             if (self._told.get(uid, ""), self._pulls.get(uid, "")) != (told, pull):

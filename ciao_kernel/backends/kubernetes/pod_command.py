@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import indexed_start, job_metadata, output_sidecar, status
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client
@@ -51,7 +52,7 @@ async def execute(
     if held:
         return await exec.execute(client, path, output_sidecar.NAME, command, streams)
     name = job_metadata.container(pod)
-    containers = status.many(pod, "spec", "containers")
+    containers = many(pod, "spec", "containers")
     own = next((one for one in containers if one.get("name") == name), {})
     # The operator's variables are in the container; those of other APIs are in a file.
     words = indexed_start.enter(own, command)

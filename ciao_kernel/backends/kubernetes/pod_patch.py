@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest
+from ciao_kernel.backends.kubernetes import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.strategic_merge import merged
@@ -79,7 +79,7 @@ def apply(made: Objects, patch: Manifest, name: str) -> Objects:
         SpecError: The patch is wrong, or changes what ciao needs.
     """
     body = copy.deepcopy(made.holder)
-    for pod in manifest.pod_templates(body).values():
+    for pod in template_holder.pod_templates(body).values():
         try:
             after = merged(pod, patch)
         except ValueError as error:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import indexed_start, job_metadata, status
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client
@@ -78,7 +79,7 @@ def why_not(pod: Manifest | None, replica: Replica) -> str:
 def _interpreter(pod: Manifest, default: str) -> str:
     """Return the interpreter that a pod starts; it may be another one than the image's first."""
     name = job_metadata.container(pod)
-    for one in status.many(pod, "spec", "containers"):
+    for one in many(pod, "spec", "containers"):
         words = indexed_start.own_words(one.get("command"))
         if one.get("name") == name and isinstance(words, list) and words:
             first = str(words[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.kube.quantities import quantity
 from ciao_kernel.model import Manifest
 
@@ -34,7 +34,7 @@ def defaults(limit_ranges: Iterable[Any]) -> Defaults:
     """Return the defaults for containers; of several LimitRanges the first one counts."""
     requests, limits = Amounts(), Amounts()
     for one in limit_ranges:
-        for item in status.many(one, "spec", "limits"):
+        for item in many(one, "spec", "limits"):
             if item.get("type") == "Container":
                 requests = _amounts(item.get("defaultRequest")) | requests
                 limits = _amounts(item.get("default")) | limits
@@ -59,9 +59,9 @@ def of_pod(
     found: dict[str, Amounts] = {}
     for kind in ("requests", "limits"):
         total, sidecars, most = Amounts(), Amounts(), Amounts()
-        for one in status.many(spec, "containers"):
+        for one in many(spec, "containers"):
             total = _sum(total, _asked(one, kind, added))
-        for one in status.many(spec, "initContainers"):
+        for one in many(spec, "initContainers"):
             asked = _asked(one, kind, added)
             if one.get("restartPolicy") == "Always":
                 total, sidecars = _sum(total, asked), _sum(sidecars, asked)
@@ -78,11 +78,11 @@ def of_pod(
 
 
 def _asked(container: Any, kind: str, added: Defaults) -> Amounts:
-    limits = _amounts(status.get(container, "resources", "limits"))
+    limits = _amounts(get(container, "resources", "limits"))
     if kind == "limits":
         return {**added.limits, **limits}
     # The server copies a limit to a missing request before the namespace's defaults apply.
-    return {**added.requests, **limits, **_amounts(status.get(container, "resources", "requests"))}
+    return {**added.requests, **limits, **_amounts(get(container, "resources", "requests"))}
 
 
 def _amounts(texts: Any) -> Amounts:

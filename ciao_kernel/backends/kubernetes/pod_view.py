@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.kube.client import Object
 
 
@@ -34,7 +34,7 @@ class LatestPod:
     @property
     def uid(self) -> str:
         """Return the pod's uid; "" if it is gone."""
-        return str(status.get(self._pod, "metadata", "uid") or "")
+        return str(get(self._pod, "metadata", "uid") or "")
 
     async def changed(self, within: float) -> None:
         """Wait for the next state, at most the given seconds."""

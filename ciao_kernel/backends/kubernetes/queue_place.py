@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
@@ -92,7 +92,7 @@ class QueuePlace:
             self._on_new_place()
 
     async def _place(self, queue: str, uid: str) -> str:
-        served = status.many(await self._client.known(f"/apis/{GROUP}"), "versions")
+        served = many(await self._client.known(f"/apis/{GROUP}"), "versions")
         names = [one.get("version") for one in served]
         version = next((one for one in _VERSIONS if one in names), "")
         (may,) = await allowed(self._client, self._job.place, READ)
@@ -112,10 +112,8 @@ def words(answer: Object, uid: str) -> str:
         answer: The jobs that wait in a LocalQueue.
         uid: The job's uid.
     """
-    for one in status.many(answer, "items"):
-        if any(
-            owner.get("uid") == uid for owner in status.many(one, "metadata", "ownerReferences")
-        ):
+    for one in many(answer, "items"):
+        if any(owner.get("uid") == uid for owner in many(one, "metadata", "ownerReferences")):
             # The server leaves out no zero, but others that speak JSON do.
             own, of_all = (
                 _number(one.get(key, 0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes import apis, queues, status
+from ciao_kernel.backends.kubernetes import apis, queues
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.backends.kubernetes.workloads import GROUP, served_version
@@ -87,14 +88,14 @@ def ignored(job: Object, cluster: ClusterSpec, settings: Settings) -> str:
     kind = str(job.get("kind") or "job")
     return (
         f"queue {queue} has no effect: Kueue does not manage {kind}s in the namespace "
-        f"{status.get(job, 'metadata', 'namespace')}, so the job starts at once. An administrator "
+        f"{get(job, 'metadata', 'namespace')}, so the job starts at once. An administrator "
         "can add the kind to integrations.frameworks in Kueue's configuration."
     )
 
 
 async def _no_queue(target: Target, path: str, queue: str) -> SpecError:
-    items = status.many(await target.client.get(path), "items")
-    names = sorted(str(status.get(one, "metadata", "name")) for one in items)
+    items = many(await target.client.get(path), "items")
+    names = sorted(str(get(one, "metadata", "name")) for one in items)
     known = f"It has {', '.join(names)}" if names else "It has none"
     return SpecError(
         f"the namespace {target.namespace} has no queue {queue}.",

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, status, workloads
+from ciao_kernel.backends.kubernetes import apis, workloads
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
@@ -32,7 +33,7 @@ _DENIALS = 3
 
 def queue_of(item: Object) -> str:
     """Return the name of the queue that a job's object belongs to; "" if none."""
-    return str(status.get(item, "metadata", "labels", LABEL) or "")
+    return str(get(item, "metadata", "labels", LABEL) or "")
 
 
 def waits(item: Object) -> bool:

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, limit_ranges, manifest, pod_resources, status
+from ciao_kernel.backends.kubernetes import apis, limit_ranges, pod_resources, template_holder
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS, Defaults
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
@@ -44,7 +45,7 @@ async def check(target: Target, made: Objects) -> bool:
         listed = await client.get(f"/api/v1/namespaces/{namespace}/resourcequotas")
     except BackendError:
         return True  # the check is optional: the pods' own events report a refusal later
-    items = status.many(listed, "items")
+    items = many(listed, "items")
     if items:
         asks = _asks(made, await _defaults(target), await _overheads(target, made))
         for item in items:
@@ -61,14 +62,14 @@ async def _defaults(target: Target) -> Defaults:
 async def _overheads(target: Target, made: Objects) -> dict[str, Mapping[str, Any]]:
     """Read what the RuntimeClasses of the pods add to each pod, as far as this user may."""
     named = {
-        str(status.get(pod, "spec", "runtimeClassName") or "")
-        for pod in manifest.pod_templates(made.holder).values()
+        str(get(pod, "spec", "runtimeClassName") or "")
+        for pod in template_holder.pod_templates(made.holder).values()
     }
     found: dict[str, Mapping[str, Any]] = {}
     for name in sorted(named - {""}):
         with log.ignored(_log, "reading a runtime class", BackendError):
             item = await target.client.known(f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
-            fixed = status.get(item, "overhead", "podFixed")
+            fixed = get(item, "overhead", "podFixed")
             found[name] = fixed if isinstance(fixed, Mapping) else {}
     return found
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import pending_reasons, status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.visible_text import short, visible
@@ -70,7 +71,7 @@ async def wait(
     now: Any = made
     why, asked, stuck, told = "", 0.0, 0.0, False
     while now is not None and time.monotonic() - since < patience.start:
-        phase = status.get(now, "status", "phase")
+        phase = get(now, "status", "phase")
         if phase == "Running":
             return made
         reason, words = status.waiting_reason(now)
@@ -95,10 +96,10 @@ async def wait(
 async def _event(pods: Pods, path: str, made: Object) -> str:
     """Return the newest warning about the pod, such as that its claim cannot be mounted."""
     events = f"{path.rpartition('/pods/')[0]}/events"
-    uid = str(status.get(made, "metadata", "uid"))
+    uid = str(get(made, "metadata", "uid"))
     with log.ignored(_log, "reading the events of the pod that reads a claim", BackendError):
         found = await pods.get(events, fieldSelector=f"involvedObject.uid={uid}")
-        last = pending_reasons.newest(status.many(found, "items"), of_job=False)
+        last = pending_reasons.newest(many(found, "items"), of_job=False)
         return pending_reasons.sentence(last)
     return ""
 

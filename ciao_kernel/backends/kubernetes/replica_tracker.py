@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pod_view import next_change
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
@@ -250,15 +251,15 @@ def trimmed(pod: Object) -> Object:
             if kind == "containers" or kind in spec:
                 kept["spec"][kind] = [
                     {key: one[key] for key in _OF_CONTAINERS if key in one}
-                    for one in status.many(spec, kind)
+                    for one in many(spec, kind)
                 ]
     return kept
 
 
 def _rank(pod: Object) -> tuple[bool, str]:
     """Return a sort key: a replica's last pod is not being deleted, or is the youngest."""
-    stays = status.get(pod, "metadata", "deletionTimestamp") is None
-    return stays, str(status.get(pod, "metadata", "creationTimestamp") or "")
+    stays = get(pod, "metadata", "deletionTimestamp") is None
+    return stays, str(get(pod, "metadata", "creationTimestamp") or "")
 
 
 class _View:

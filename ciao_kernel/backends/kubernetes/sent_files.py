@@ -17,7 +17,6 @@ from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
     job_status,
-    manifest,
     output_checks,
     output_claim,
     output_registry,
@@ -28,6 +27,7 @@ from ciao_kernel.backends.kubernetes import (
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
@@ -220,8 +220,8 @@ def _why_not_begun(job: Job, item: Object) -> str:
     now = job_status.of_job(job, item, {})
     if now.state is not State.PENDING:
         return ""
-    about = status.get(item, "status")
-    seen = {str(one.get("type")) for one in status.many(about, "conditions")}
+    about = get(item, "status")
+    seen = {str(one.get("type")) for one in many(about, "conditions")}
     if seen & {"Running", "Restarting"} or _counts(about):
         return ""  # it was suspended later
     if now.reason:
@@ -270,13 +270,13 @@ def _by_claim(
 
 async def _templates(client: Client, job: Job, item: Object) -> list[Manifest]:
     holder: Manifest = await template_holder.of(client, item, job.place)
-    return list(manifest.pod_templates(holder).values())
+    return list(template_holder.pod_templates(holder).values())
 
 
 def _token(templates: Sequence[Manifest]) -> str:
     """Return the part of the names of objects in the bucket that the job's templates have."""
     for one in templates:
-        if token := status.get(one, "metadata", "annotations", output_store.TOKEN):
+        if token := get(one, "metadata", "annotations", output_store.TOKEN):
             return str(token)
     return ""
 

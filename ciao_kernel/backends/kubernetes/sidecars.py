@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from ciao_kernel.backends.kubernetes import apis, foreseen, job_metadata, status
+from ciao_kernel.backends.kubernetes import apis, foreseen, job_metadata
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 
 PATIENCE = 5.0
@@ -69,15 +70,15 @@ class KeptPods:
 
 def keepers(pod: Manifest) -> list[str]:
     """Return the names of the containers that run after the end of the program beside them."""
-    if status.get(pod, "status", "phase") != "Running":
+    if get(pod, "status", "phase") != "Running":
         return []
-    if status.get(pod, "metadata", "deletionTimestamp") is not None:
+    if get(pod, "metadata", "deletionTimestamp") is not None:
         return []
     program = job_metadata.container(pod)
     return [
         str(one.get("name"))
-        for one in status.many(pod, "status", "containerStatuses")
-        if one.get("name") != program and status.get(one, "state", "running") is not None
+        for one in many(pod, "status", "containerStatuses")
+        if one.get("name") != program and get(one, "state", "running") is not None
     ]
 
 
@@ -103,7 +104,7 @@ def outcome(
     ends = {one.replica: one for one in now.replicas}
     decider = job_metadata.decider(item)
     won = ends.get(decider) if decider else None
-    if won and status.get(pods.get(won.replica), "status", "phase") == "Succeeded":
+    if won and get(pods.get(won.replica), "status", "phase") == "Succeeded":
         return None  # the controller sees this success, and will report it
     for one in sorted(kept):
         later = won and won.state is State.SUCCEEDED and won.since < ends[one].since

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.pending_reasons import newest, pulling, sentence
 from ciao_kernel.backends.kubernetes.target import Target
@@ -94,9 +95,9 @@ class SinglePod:
                     watching.result()
                 pod = self.pod()
                 last = pod or last
-                phase = status.get(pod, "status", "phase")
+                phase = get(pod, "status", "phase")
                 # The phase arrives a second later; the reason of a failure may arrive with it.
-                well = status.get(_terminated(pod), "exitCode") == 0
+                well = get(_terminated(pod), "exitCode") == 0
                 if pod is None or well or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
@@ -112,18 +113,18 @@ class SinglePod:
 
     def _ended(self, pod: Object | None, *, there: bool) -> PodResult:
         over, lines = _terminated(pod), (tuple(self._first), tuple(self._last))
-        code = status.get(over, "exitCode")
-        leaves = not there or status.get(pod, "metadata", "deletionTimestamp") is not None
+        code = get(over, "exitCode")
+        leaves = not there or get(pod, "metadata", "deletionTimestamp") is not None
         if code != 0 and leaves and (code is None or code in _TERMINATION_CODES):
             # This condition reports a drained node, or preemption by a more important pod.
-            why = status.get(status.conditions(pod or {}).get("DisruptionTarget"), "message")
+            why = get(status.conditions(pod or {}).get("DisruptionTarget"), "message")
             return PodResult(None, str(why or "somebody deleted it"), "Deleted", *lines)
         # If the whole pod was ended, its status has the reason; the container's has only lines.
-        ended = status.get(pod, "status") if status.get(pod, "status", "reason") else over
-        said = str(status.get(ended, "reason") or "")
+        ended = get(pod, "status") if get(pod, "status", "reason") else over
+        said = str(get(ended, "reason") or "")
         return PodResult(
             code if isinstance(code, int) else None,
-            str(status.get(ended, "message") or ""),
+            str(get(ended, "message") or ""),
             "" if said in ("Completed", "Error") else said,
             *lines,
         )
@@ -133,7 +134,7 @@ class SinglePod:
             self._target.client,
             self._target.namespace,
             self._name,
-            str(status.many(self._pod, "spec", "containers")[0].get("name") or ""),
+            str(many(self._pod, "spec", "containers")[0].get("name") or ""),
             self,
             away=lambda: self._pods.away_since is not None,
         )
@@ -163,7 +164,7 @@ class SinglePod:
         """
         word, why = status.waiting_reason(pod)
         # An injected container may run although this one's image cannot be pulled.
-        if any(status.get(one, "state", "running") is not None for one in status.program(pod)):
+        if any(get(one, "state", "running") is not None for one in status.program(pod)):
             return
         waited = time.monotonic() - self._began
         if waited < _QUIET:
@@ -213,7 +214,7 @@ class SinglePod:
         except (ClusterFault, TimeoutError):
             pass
         else:
-            events = status.many(found, "items")
+            events = many(found, "items")
             self._warning, self._pull = newest(events, of_job=False), pulling(events)
 
     def _lost(self, away: float, fault: object) -> ClusterFault:
@@ -227,5 +228,5 @@ class SinglePod:
 
 def _terminated(pod: Object | None) -> Any:
     """Return the end of the pod's container; None if it has not ended."""
-    states = [status.get(one, "state") for one in status.many(pod, "status", "containerStatuses")]
-    return next((over for one in states if (over := status.get(one, "terminated"))), None)
+    states = [get(one, "state") for one in many(pod, "status", "containerStatuses")]
+    return next((over for one in states if (over := get(one, "terminated"))), None)

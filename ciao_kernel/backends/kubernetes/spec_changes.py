@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
-from ciao_kernel.backends.kubernetes.object_fields import mapping
+from ciao_kernel.backends.kubernetes.object_fields import get, many, mapping
 from ciao_kernel.model import Manifest
 from ciao_kernel.visible_text import short
 
@@ -22,7 +21,7 @@ def between(before: Manifest, after: Manifest) -> list[str]:
         before: The job's object before the change.
         after: The object after it.
     """
-    old, new = status.get(before, "spec"), status.get(after, "spec")
+    old, new = get(before, "spec"), get(after, "spec")
     if old == new or not isinstance(old, dict) or not isinstance(new, dict):
         return []
     found = []
@@ -47,11 +46,11 @@ def between(before: Manifest, after: Manifest) -> list[str]:
 
 def author(before: Manifest, after: Manifest) -> str:
     """Return the API server's name of the spec's last writer: "kubectl-edit"; "" if unknown."""
-    old = status.many(before, "metadata", "managedFields")
+    old = many(before, "metadata", "managedFields")
     # Times are whole seconds. If two writers share a second, only the new writer counts.
     writers = [
         one
-        for one in status.many(after, "metadata", "managedFields")
+        for one in many(after, "metadata", "managedFields")
         if not one.get("subresource") and one not in old
     ]
     last = max(writers, key=lambda one: str(one.get("time")), default={})

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata
-from ciao_kernel.backends.kubernetes.object_fields import get as get
-from ciao_kernel.backends.kubernetes.object_fields import many as many
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
 

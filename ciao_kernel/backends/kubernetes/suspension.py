@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import apis, checks, job_metadata, queues, status, workloads
+from ciao_kernel.backends.kubernetes import apis, checks, job_metadata, queues, workloads
 from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, OPERATOR_V1, Api
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
@@ -76,7 +77,7 @@ async def _pods_gone(target: Target, job: Job) -> None:
     path = f"/api/v1/namespaces/{job.place}/pods"
     for _ in range(_LOOKS):
         found = await target.client.get(path, labelSelector=job_metadata.selector(job))
-        pods = (pod for pod in status.many(found, "items") if not _is_over(pod))
+        pods = (pod for pod in many(found, "items") if not _is_over(pod))
         if not any(job_metadata.is_part_of(pod, job.uid, job.run) for pod in pods):
             return
         await asyncio.sleep(_EVERY)
@@ -88,8 +89,8 @@ async def _pods_gone(target: Target, job: Job) -> None:
 
 def _is_over(pod: Object) -> bool:
     # One that is being deleted has failed by that; the operator may still see it.
-    leaving = status.get(pod, "metadata", "deletionTimestamp")
-    return not leaving and status.get(pod, "status", "phase") in ("Succeeded", "Failed")
+    leaving = get(pod, "metadata", "deletionTimestamp")
+    return not leaving and get(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
 def is_suspended(item: Object, workload: Object) -> bool:
@@ -100,7 +101,7 @@ def is_suspended(item: Object, workload: Object) -> bool:
         workload: Its Workload; ``{}`` if it is in no queue.
     """
     if workload:
-        return status.get(workload, "spec", "active") is False
+        return get(workload, "spec", "active") is False
     return apis.is_suspended(item)
 
 

@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -55,7 +56,7 @@ class Target:
             if error.code != 404:
                 raise
             return []
-        names = [one.get("name") for one in status.many(served, "resources")]
+        names = [one.get("name") for one in many(served, "resources")]
         return [name for name in names if isinstance(name, str) and "/" not in name]
 
     async def find(

@@ -18,12 +18,12 @@ from ciao_kernel.backends.kubernetes import (
     apis,
     creation,
     job_metadata,
-    manifest,
     rights,
     status,
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.lookup import pages
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.model import Job, Manifest, Notice
@@ -87,7 +87,7 @@ async def _unowned(target: Target, job: str = "") -> list[Manifest]:
     of = f"{job_metadata.JOB}={job}" if job else job_metadata.JOB
     selector = f"{job_metadata.OURS},{of},{job_metadata.UNOWNED}"
     found = await pages(target.client, _config_maps(target), selector)
-    return [one for one in found if not status.many(one, "metadata", "ownerReferences")]
+    return [one for one in found if not many(one, "metadata", "ownerReferences")]
 
 
 async def _settle_source(target: Target, item: Manifest, age: float) -> None:
@@ -100,7 +100,7 @@ async def _settle_source(target: Target, item: Manifest, age: float) -> None:
 async def _claimed(target: Target, item: Manifest) -> bool:
     """Make the job of a source its owner; return False if there is no such job."""
     meta, run = item["metadata"], job_metadata.run(item)
-    name = status.get(meta, "labels", job_metadata.JOB)
+    name = get(meta, "labels", job_metadata.JOB)
     async with contextlib.aclosing(target.find(str(name))) as found:
         async for _, job in found:
             if run and job_metadata.run(job) == run:
@@ -151,22 +151,22 @@ async def _waits_forever(target: Target, job: Manifest, age: float) -> bool:
         return False
     selector = f"{api.job_label}={meta['name']}"
     pods = await pages(client, f"/api/v1/namespaces/{target.namespace}/pods", selector)
-    return all(status.get(pod, "status", "phase") == "Pending" for pod in pods)
+    return all(get(pod, "status", "phase") == "Pending" for pod in pods)
 
 
 def _sources(job: str, holder: Manifest) -> Iterator[str]:
     """Yield the names of the ConfigMaps that ciao made for a job; others are not its concern."""
     names = {
-        str(status.get(volume, "configMap", "name") or "")
-        for template in manifest.pod_templates(holder).values()
-        for volume in status.many(template, "spec", "volumes")
+        str(get(volume, "configMap", "name") or "")
+        for template in template_holder.pod_templates(holder).values()
+        for volume in many(template, "spec", "volumes")
     }
     prefix = f"{job}-"
     yield from sorted(name for name in names if name.startswith(prefix))
 
 
 def _is_older(target: Target, item: Manifest, age: float) -> bool:
-    created = status.stamp(status.get(item, "metadata", "creationTimestamp"))
+    created = status.stamp(get(item, "metadata", "creationTimestamp"))
     return 0 < created < target.client.clock.now() - age
 
 

@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata, pod_program, status
+from ciao_kernel.backends.kubernetes import job_metadata, pod_program
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
@@ -194,21 +195,21 @@ async def _metrics(client: Client, job: Job) -> tuple[dict[str, Manifest], str]:
         return {}, f"the cluster's metrics do not answer ({error.code})"
     except (ClusterFault, TimeoutError):
         return {}, "the cluster's metrics do not answer"
-    items = status.many(listed, "items")
-    return {str(status.get(one, "metadata", "name")): one for one in items}, ""
+    items = many(listed, "items")
+    return {str(get(one, "metadata", "name")): one for one in items}, ""
 
 
 def _measured(replica: Replica, pod: Manifest, metrics: Mapping[str, Manifest]) -> Usage | None:
     """Return what the metrics of the cluster tell about a replica; None if they do not."""
     name = job_metadata.container(pod)
-    own = metrics.get(str(status.get(pod, "metadata", "name")), {})
-    used = next((one for one in status.many(own, "containers") if one.get("name") == name), {})
-    cpu = _amount(status.get(used, "usage", "cpu"))
-    memory = _size(status.get(used, "usage", "memory"))
+    own = metrics.get(str(get(pod, "metadata", "name")), {})
+    used = next((one for one in many(own, "containers") if one.get("name") == name), {})
+    cpu = _amount(get(used, "usage", "cpu"))
+    memory = _size(get(used, "usage", "memory"))
     if cpu is None and memory is None:
         return None
-    spec = next((one for one in status.many(pod, "spec", "containers") if one["name"] == name), {})
-    limit = _size(status.get(spec, "resources", "limits", "memory"))
+    spec = next((one for one in many(pod, "spec", "containers") if one["name"] == name), {})
+    limit = _size(get(spec, "resources", "limits", "memory"))
     return Usage(replica, cpu, memory, limit=limit)
 
 

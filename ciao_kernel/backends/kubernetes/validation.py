@@ -12,10 +12,11 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     next_try,
     quotas,
-    status,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import Refused
@@ -91,7 +92,7 @@ async def _there(
     same.append(_seen(target, next_try.path(target.namespace, name), how))
     others = [_ours(target, other, name, how) for other in apis.ALL if other is not api]
     listed, *jobs = await asyncio.gather(target.client.get(pods, **query), *same, *others)
-    return any(jobs) or bool(status.many(listed, "items"))
+    return any(jobs) or bool(many(listed, "items"))
 
 
 async def _ours(target: Target, api: Api, name: str, how: Mapping[str, str]) -> bool:
@@ -144,7 +145,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
         items += [(made.path, made.job)] if whole else []
         pods = [
             checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
-            for role, pod in manifest.pod_templates(made.holder).items()
+            for role, pod in template_holder.pod_templates(made.holder).items()
         ]
         # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(

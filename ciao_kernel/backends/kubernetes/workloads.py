@@ -10,7 +10,7 @@ Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassi
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.pending_reasons import event_time
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.errors import Refused
@@ -61,7 +61,7 @@ class Workload:
 
     async def _events(self, selector: str) -> list[Object]:
         path = f"/api/v1/namespaces/{self._job.place}/events"
-        return status.many(await self._client.get(path, fieldSelector=selector), "items")
+        return many(await self._client.get(path, fieldSelector=selector), "items")
 
 
 async def served_version(client: Client) -> str:
@@ -76,7 +76,7 @@ async def served_version(client: Client) -> str:
         if error.code != 404:
             raise
         return ""
-    return str(status.get(found, "preferredVersion", "version") or "")
+    return str(get(found, "preferredVersion", "version") or "")
 
 
 async def of_job(client: Client, namespace: str, uid: str) -> Object:
@@ -92,12 +92,12 @@ async def of_job(client: Client, namespace: str, uid: str) -> Object:
     """
     path = f"/apis/{GROUP}/{await served_version(client)}/namespaces/{namespace}/workloads"
     found = await client.get(path, labelSelector=f"{_JOB_UID}={uid}")
-    return next(iter(status.many(found, "items")), {})
+    return next(iter(many(found, "items")), {})
 
 
 def condition(item: Object) -> str:
     """Return why a Workload has no place in its queue; "" if it has one, or does not tell."""
-    for one in status.many(item, "status", "conditions"):
+    for one in many(item, "status", "conditions"):
         if one.get("type") == "QuotaReserved" and one.get("status") == "False":
             return _sentence(one.get("message"))
     return ""

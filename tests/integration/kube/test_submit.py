@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import manifest, submit
+from ciao_kernel.backends.kubernetes import manifest, submit, template_holder
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
@@ -77,7 +77,7 @@ def test_a_replica_requests_processors_unless_the_namespace_decides(
             )
             return made
 
-    pod = manifest.pod_templates(asyncio.run(main()).job)["Worker"]["spec"]
+    pod = template_holder.pod_templates(asyncio.run(main()).job)["Worker"]["spec"]
     resources = pod["containers"][0]["resources"]
     assert resources == ({"requests": requests} if requests else {})
 

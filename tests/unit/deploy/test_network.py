@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest
+from ciao_kernel.backends.kubernetes import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.apis import (
     MPI_OPERATOR,
     OPERATOR_V1,
@@ -142,7 +142,7 @@ def test_pods_of_every_api_reach_each_other(framework: str, api: Api) -> None:
     made = objects(text, api=api)
     pods = [
         Pod(template["metadata"]["labels"], "team-a", ip=f"10.244.0.{20 + number}")
-        for number, template in enumerate(manifest.pod_templates(made.holder).values())
+        for number, template in enumerate(template_holder.pod_templates(made.holder).values())
     ]
     for one in pods:
         assert allowed(one, pods[0], 2222)

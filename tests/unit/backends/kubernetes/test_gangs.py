@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import gangs, manifest
+from ciao_kernel.backends.kubernetes import gangs, manifest, template_holder
 from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError, UsageError
@@ -24,7 +24,7 @@ def made(text: str, api: Api, scheduler: str, queue: str = "") -> manifest.Objec
 
 
 def pods(of: manifest.Objects) -> list[Any]:
-    return list(manifest.pod_templates(of.holder).values())
+    return list(template_holder.pod_templates(of.holder).values())
 
 
 @pytest.mark.parametrize(("text", "members"), [

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import details, job_metadata, manifest, output_sidecar
+from ciao_kernel.backends.kubernetes import (
+    details,
+    job_metadata,
+    manifest,
+    output_sidecar,
+    template_holder,
+)
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
@@ -72,7 +78,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
 
 
 def pod(made: manifest.Objects, role: str) -> Manifest:
-    found: Manifest = manifest.pod_templates(made.job)[role]
+    found: Manifest = template_holder.pod_templates(made.job)[role]
     return found
 
 
@@ -243,7 +249,7 @@ def test_only_warm_replicas_have_an_input(api: Api) -> None:
     text = "%framework=tensorflow\n%image=a/b:1\n%ps=1\n%worker=2\n"
     for more, expected in (("", {None}), ("%warm\n", {True})):
         made = objects(text + more, api=api)
-        pods = manifest.pod_templates(made.holder).values()
+        pods = template_holder.pod_templates(made.holder).values()
         assert {pod["spec"]["containers"][0].get("stdin") for pod in pods} == expected
 
 

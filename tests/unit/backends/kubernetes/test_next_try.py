@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest, next_objects, next_try
+from ciao_kernel.backends.kubernetes import job_metadata, next_objects, next_try, template_holder
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects
@@ -174,7 +174,7 @@ def test_a_record_of_other_objects_is_replaced(foreign: bool) -> None:
     change: dict[str, Any] = {}
     if foreign:
         job = copy.deepcopy(made.job)
-        (template,) = manifest.pod_templates(job).values()
+        (template,) = template_holder.pod_templates(job).values()
         template["spec"]["serviceAccountName"] = "admin"
         change = {"job": job}
     server = Server(recorded(made, **change))

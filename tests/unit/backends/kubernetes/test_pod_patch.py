@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import manifest, pod_patch
+from ciao_kernel.backends.kubernetes import manifest, pod_patch, template_holder
 from ciao_kernel.errors import SpecError
 from tests.unit.backends.kubernetes.test_manifest import objects
 
@@ -38,8 +38,8 @@ spec:
     )
     plain = objects(CELL)
     for role in ("PS", "Worker"):
-        pod = manifest.pod_templates(made.job)[role]
-        before = manifest.pod_templates(plain.job)[role]
+        pod = template_holder.pod_templates(made.job)[role]
+        before = template_holder.pod_templates(plain.job)[role]
         assert pod["spec"]["runtimeClassName"] == "gvisor"
         assert pod["metadata"]["annotations"]["team"] == "vision"
         (program,) = pod["spec"]["containers"]
@@ -126,7 +126,8 @@ spec:
   containers:
   - {name: tensorflow, securityContext: {readOnlyRootFilesystem: true, privileged: false}}
 """
-    spec = manifest.pod_templates(manifest.secured(patched(text, tmp_path)).job)["PS"]["spec"]
+    job = manifest.secured(patched(text, tmp_path)).job
+    spec = template_holder.pod_templates(job)["PS"]["spec"]
     assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsNonRoot"]) == (
         1000,
         True,

@@ -14,10 +14,10 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
-    manifest,
     next_objects,
     resubmission,
     retries,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
@@ -116,7 +116,7 @@ def test_a_try_has_nothing_of_the_admission_of_the_last_one(of: Any) -> None:
     first = of(HEAD)
     known = next_objects.with_submitted(first)
     changed = copy.deepcopy(known.job)
-    for template in manifest.pod_templates(changed).values():
+    for template in template_holder.pod_templates(changed).values():
         template["spec"]["nodeSelector"] = {"flavor": "spot"}
         template["spec"]["tolerations"] = [{"key": "spot", "operator": "Exists"}]
         template["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "worker"

@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import (
     quotas,
     runtime_overrides,
     shared_runtime,
+    template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis import TRAINER, of_item, of_pod
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
@@ -59,7 +60,7 @@ def objects(
 
 def template(made: manifest.Objects) -> Manifest:
     """What the job changes in the pods of its runtime."""
-    (pod,) = manifest.pod_templates(made.job).values()
+    (pod,) = template_holder.pod_templates(made.job).values()
     return pod
 
 
@@ -185,7 +186,7 @@ def test_the_runtime_with_what_the_job_changes_has_the_pods_of_a_runtime_of_its_
     more: str,
 ) -> None:
     made = objects(TF + more)
-    wanted = next(iter(manifest.pod_templates(made.holder).values()))
+    wanted = next(iter(template_holder.pod_templates(made.holder).values()))
     assert plain(merged(made)) == plain(wanted)
 
 
@@ -231,7 +232,7 @@ def test_files_are_unpacked_before_the_program() -> None:
 def test_a_field_that_no_override_has_is_refused() -> None:
     made = objects(TF)
     body = copy.deepcopy(made.holder)
-    (pod,) = manifest.pod_templates(body).values()
+    (pod,) = template_holder.pod_templates(body).values()
     pod["spec"]["runtimeClassName"] = "gvisor"
     pod["spec"]["containers"][0]["stdin"] = True
     with pytest.raises(SpecError) as caught:

@@ -13,6 +13,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import job_metadata, job_status, status
 from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import trimmed
 from ciao_kernel.kube.client import Client
@@ -526,7 +527,7 @@ def test_an_evicted_pod_is_named_however_it_ended_and_whenever(code: int, state:
 def test_an_eviction_after_the_programs_end_is_not_its_reason() -> None:
     """As of a pod that a sidecar keeps until its node is drained."""
     item = pod("Failed", ended(1), **disrupted("EvictionByEvictionAPI"))
-    at = status.get(status.program(item)[0], "state", "terminated", "finishedAt")
+    at = get(status.program(item)[0], "state", "terminated", "finishedAt")
     assert status.of_pod(item, WORKER).reason != ""
     item["status"]["conditions"][0]["lastTransitionTime"] = "2036-01-01T00:00:00Z"
     assert at < "2036"

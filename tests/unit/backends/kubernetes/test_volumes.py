@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import manifest, volumes
+from ciao_kernel.backends.kubernetes import manifest, template_holder, volumes
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, TRAINER, Api
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.volumes import Volumes
@@ -115,7 +115,10 @@ def test_a_volume_behind_a_role_is_in_its_pods_alone(api: Api) -> None:
         "%worker=2;%volume=data:input/train:ro\n%output=out/\n"
     )
     made = objects(text, api=api)
-    found = {role.lower(): one["spec"] for role, one in manifest.pod_templates(made.holder).items()}
+    found = {
+        role.lower(): one["spec"]
+        for role, one in template_holder.pod_templates(made.holder).items()
+    }
     places, channels, kept = {}, {}, {}
     for role, spec in found.items():
         (program,) = spec["containers"]
