@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata
-from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
+from ciao_kernel.backends.kubernetes.lookup import Lookup
 from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.background import start_background

@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes import (
     finalizers,
     job_metadata,
     job_status,
-    output_sidecar,
+    output_state,
     queues,
     spec_changes,
     status,
@@ -285,7 +285,7 @@ class _Follower:
 
     def _awaits_files(self, since: float) -> bool:
         """Return whether files of a deleted job still come: what a pod sends may outlast it."""
-        return self._returned.fetching and time.monotonic() - since < output_sidecar.LONGEST
+        return self._returned.fetching and time.monotonic() - since < output_state.LONGEST
 
     def _deleted(self) -> Status:
         """Return the status of a deleted job; it may have ended before, as with %ttl=1s."""

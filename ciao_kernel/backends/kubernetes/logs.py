@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import apis, job_metadata, status
-from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock

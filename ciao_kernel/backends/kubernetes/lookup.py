@@ -12,19 +12,16 @@ from pathlib import Path
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, next_try, status
 from ciao_kernel.backends.kubernetes.apis import Api
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
-from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
 from ciao_kernel.model.queries import Where
 
 _log = logging.getLogger(__name__)
 
-_PAGE = 500
-"""Objects in one answer: the server makes each page separately, and in a short time."""
 _ELSEWHERE = 4.0
 """Seconds in which another cluster must answer whether it has a job."""
 _PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
@@ -271,37 +268,6 @@ def job_of(item: Manifest, resource: str, context: str, clock: ServerClock) -> J
     """
     created = clock.to_local(status.stamp(item["metadata"].get("creationTimestamp")))
     return replace(job_metadata.job(item, created, resource), context=context)
-
-
-async def pages(client: Client, path: str, selector: str = "", **fields: str) -> list[Manifest]:
-    """List any number of objects, in pages.
-
-    Args:
-        client: The API server.
-        path: Path of the list.
-        selector: Label selector.
-        fields: ``fieldSelector``.
-
-    Raises:
-        Refused, ClusterFault: From the client.
-    """
-    wanted = fields | ({"labelSelector": selector} if selector else {})
-    query = {**wanted, "limit": str(_PAGE)}
-    found: list[Manifest] = []
-    while True:
-        try:
-            listed = await client.get(path, **query)
-        except Refused as error:
-            if error.code != 410 or "limit" not in query:
-                raise
-            # The list has expired between two pages: read all of it at once.
-            query, found = dict(wanted), []
-            continue
-        found += many(listed, "items")
-        more = get(listed, "metadata", "continue")
-        if not more or not isinstance(more, str):
-            return found
-        query["continue"] = more
 
 
 def _by_job(pods: list[Manifest]) -> _States:

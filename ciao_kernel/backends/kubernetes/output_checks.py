@@ -20,7 +20,6 @@ from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import Job, JobSpec
@@ -29,10 +28,6 @@ from ciao_kernel.plugins import AnyLanguage, Plan
 
 RIGHTS = tuple(Right(verb, "pods", subresource="exec") for verb in ("create", "get"))
 """A WebSocket begins as a GET; servers from 1.35 on also require create."""
-MORE = (
-    "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "
-    "program write to a %volume."
-)
 READS_CLAIM = (Right("create", "pods"), Right("delete", "pods"), *RIGHTS)
 """A pod reads the files on a claim, when the job's pods have ended."""
 _INSTEAD = "Leave out %{}, and let the program write its files to a %volume."
@@ -158,13 +153,6 @@ async def way_notice(spec: JobSpec, target: Target, settings: Settings) -> str:
         else ", as you may not create and get pods/exec here"
     )
     return f"files of %output come back by the log{why}: at most {most} from each replica."
-
-
-def log_words(settings: Settings) -> dict[str, str]:
-    """Return the words about the limit of files that come by the log, for the transfer."""
-    if output_sidecar.limit(settings, OutputWay.LOG) != replica_files.LOG_MOST:
-        return {}  # it is the setting
-    return {"limit_name": "the log carries at most", "hint": MORE}
 
 
 async def detached_notice(spec: JobSpec, target: Target, job: Job, settings: Settings) -> str:

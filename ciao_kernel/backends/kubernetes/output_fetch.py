@@ -19,10 +19,9 @@ from ciao_kernel.backends.kubernetes import (
     foreseen,
     job_metadata,
     output_sidecar,
-    sent_values,
+    output_state,
     status,
 )
-from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
@@ -96,7 +95,7 @@ class OutputFetch:
 
     def _gives(self, pod: Object) -> bool:
         """Return whether a pod may have something to fetch."""
-        return self._has_paths or sent_values.has_files(pod)
+        return self._has_paths or output_state.has_values(pod)
 
     def _tell(self, text: str) -> None:
         self._events.append(Notice(text))
@@ -125,16 +124,22 @@ class OutputFetch:
         self._item = item
         self._look(pods)
         self._tell_lost(
-            {str(pod["metadata"]["uid"]) for pod in pods.values() if pod and _stays(pod)}
+            {
+                str(pod["metadata"]["uid"])
+                for pod in pods.values()
+                if pod and output_state.stays(pod)
+            }
         )
         present = {replica: pod for replica, pod in pods.items() if pod and self._gives(pod)}
-        held = {one for one, pod in present.items() if output_sidecar.is_held(pod)}
+        held = {one for one, pod in present.items() if output_state.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
         ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
         if ending:
             self._ending_since = self._ending_since or time.monotonic()
             waited = time.monotonic() - self._ending_since
-            running = [one for one in present if one not in held and _runs(present[one])]
+            running = [
+                one for one in present if one not in held and output_state.runs(present[one])
+            ]
             if running and waited < self._settings.linger + _LAST_WORDS:
                 self.busy = True
                 return
@@ -142,7 +147,7 @@ class OutputFetch:
         for one in mine:
             if one.arrived and (not ending or all(other.settled for other in mine)):
                 one.release()
-        sending = sorted(one for one, pod in present.items() if output_sidecar.sends(pod))
+        sending = sorted(one for one, pod in present.items() if output_state.sends(pod))
         mine += [self._start(one, present[one], held=False) for one in sending]
         removing = any(not one.done() for one in self._removals)
         self.busy = removing or not all(one.settled for one in mine)
@@ -216,7 +221,7 @@ class OutputFetch:
         key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)
         if key in self._tasks:
             return self._tasks[key]
-        way = output_sidecar.sends(pod)
+        way = output_state.sends(pod)
         uid = key[0] if way else ""
         # A program that runs may just have ended, and its pod is held then.
         early = not (held or way)
@@ -258,7 +263,7 @@ class OutputFetch:
 
     def _in_pod(self, replica: Replica, pod: Object, *, held: bool) -> Execute:
         """Return what runs commands in a pod: in the container that holds it, or the program's."""
-        container = output_sidecar.NAME if held else job_metadata.container(pod)
+        container = output_state.NAME if held else job_metadata.container(pod)
         path = f"/api/v1/namespaces/{self._job.place}/pods/{pod['metadata']['name']}"
 
         async def execute(command: Sequence[str], streams: Streams) -> int:
@@ -314,14 +319,3 @@ class OutputFetch:
     def _emit(self, event: Event) -> None:
         self._events.append(event)
         self._wake()
-
-
-def _runs(pod: Object) -> bool:
-    states = (get(one, "state", "running") for one in status.program(pod))
-    return any(one is not None for one in states) and output_sidecar.keeps(pod)
-
-
-def _stays(pod: Object) -> bool:
-    """Return whether the container runs that holds a pod, and the pod is not being deleted."""
-    deleted = get(pod, "metadata", "deletionTimestamp") is not None
-    return output_sidecar.keeps(pod) and not deleted

@@ -8,12 +8,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from ciao_kernel.backends.kubernetes import output_sidecar
+from ciao_kernel.backends.kubernetes import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.spec import OutputWay
+
+_MORE = (
+    "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "
+    "program write to a %volume."
+)
 
 
 class OutputLog:
@@ -41,7 +49,7 @@ class OutputLog:
             self._client,
             self._namespace,
             self._name,
-            output_sidecar.LOG_NAME,
+            output_state.LOG_NAME,
             self._view,
             pause=0.0,
         )
@@ -55,3 +63,10 @@ class OutputLog:
                     break
         reader.pass_on(streams.out, gap)
         return 0
+
+
+def log_words(settings: Settings) -> dict[str, str]:
+    """Return the words about the limit of files that come by the log, for the transfer."""
+    if output_sidecar.limit(settings, OutputWay.LOG) != replica_files.LOG_MOST:
+        return {}  # it is the setting
+    return {"limit_name": "the log carries at most", "hint": _MORE}

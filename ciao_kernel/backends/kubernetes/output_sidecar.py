@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import output_claim, status
+from ciao_kernel.backends.kubernetes import output_claim, output_state
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.config import Settings
@@ -29,29 +29,14 @@ if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.output_registry import Push
     from ciao_kernel.backends.kubernetes.output_store import Upload
 
-NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
-REGISTRY_NAME = "ciao-output-registry"
-"""Names of the container that keeps the files until they are fetched, of the one that writes them
-into its log, of the one that writes them to a bucket, and of the one that pushes them; that of the
-one that copies them to a claim is in :mod:`.output_claim`."""
-_NAMES = {
-    OutputWay.EXEC: NAME,
-    OutputWay.LOG: LOG_NAME,
-    OutputWay.S3: STORE_NAME,
-    OutputWay.REGISTRY: REGISTRY_NAME,
-    OutputWay.CLAIM: output_claim.NAME,
-}
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
-LONGEST = 3600
-"""Seconds in which all files have to be fetched. The sidecar ends earlier if nobody does so."""
 STORE_MOST = 4_900_000_000
 """Bytes of files in an object of a bucket, which is written by one request of 5 GiB at most."""
 LONGEST_WRITING = 30
 """Seconds in which a sidecar writes the files into its log."""
 _PLACE = "/ciao-output"
 _COPIES = f"{_PLACE}/{replica_files.COPIES}"
-_BEGUN = ("running", "terminated")
 _CPU, _MEMORY = ("10m", "500m"), ("32Mi", "256Mi")
 """Requests and limits, where the program's container has some."""
 
@@ -101,7 +86,7 @@ def add(
     run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *words, "--"]
     # Values alone hold a pod only if there are some.
     keep = ["keep", _PLACE, f"{settings.fetch_wait:g}", *(() if spec.kept_paths else kept)]
-    patience = LONGEST
+    patience = output_state.LONGEST
     # Others may be about to end too, and are deleted when the job is over.
     linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
     if way is OutputWay.LOG:
@@ -126,7 +111,7 @@ def add(
         uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
         env.append({"name": replica_files.POD_UID, "valueFrom": uid})
     sidecar: Manifest = {
-        "name": _NAMES[way],
+        "name": output_state.NAMES[way],
         "image": program["image"],
         "restartPolicy": "Always",
         "command": [word.replace("$", "$$") for word in (*start, *keep)],
@@ -208,19 +193,6 @@ def _resources(program: Manifest) -> Manifest:
     return found
 
 
-def keeps(pod: Any) -> bool:
-    """Return whether the container runs: files can be fetched from it."""
-    return any(
-        one.get("name") == NAME and get(one, "state", "running") is not None
-        for one in many(pod, "status", "initContainerStatuses")
-    )
-
-
-def has_keeper(pod: Any) -> bool:
-    """Return whether a container keeps, or has kept, the files until they are fetched."""
-    return any(one.get("name") == NAME for one in many(pod, "spec", "initContainers"))
-
-
 def grace(pod: Any) -> float | None:
     """Return the seconds in which a deleted pod ends if its node answers; None without a sidecar.
 
@@ -241,50 +213,13 @@ def grace(pod: Any) -> float | None:
                     seconds.append(float(words[at + 1]))
         linger = get(one, "lifecycle", "preStop", "sleep", "seconds")
         seconds += [linger] if isinstance(linger, int) else []
-    named = any(one.get("name") in _NAMES.values() for one in many(pod, "spec", "initContainers"))
+    named = any(
+        one.get("name") in output_state.NAMES.values()
+        for one in many(pod, "spec", "initContainers")
+    )
     # Anybody may have written the words.
-    known = (min(max(one, 0.0), LONGEST) for one in seconds if math.isfinite(one))
+    known = (min(max(one, 0.0), output_state.LONGEST) for one in seconds if math.isfinite(one))
     return sum(known) if named else None
-
-
-def is_held(pod: Any) -> bool:
-    """Return whether the program has ended for good, and the pod stays for its files."""
-    deleted = get(pod, "metadata", "deletionTimestamp") is not None
-    return keeps(pod) and not deleted and _has_ended(pod)
-
-
-def sends(pod: Any) -> OutputWay | None:
-    """Return where the files of a program that has ended for good are or go; None: nowhere yet."""
-    for one in many(pod, "status", "initContainerStatuses"):
-        begun = any(get(one, "state", kind) is not None for kind in _BEGUN)
-        for way in (OutputWay.LOG, OutputWay.S3, OutputWay.REGISTRY, OutputWay.CLAIM):
-            if one.get("name") == _NAMES[way] and begun and _has_ended(pod):
-                return way
-    return None
-
-
-def end(pod: Any) -> Any:
-    """Return how the container has ended that sends files elsewhere; None before that."""
-    ends = [
-        get(one, "state", "terminated")
-        for one in many(pod, "status", "initContainerStatuses")
-        if one.get("name") in (STORE_NAME, REGISTRY_NAME, output_claim.NAME)
-    ]
-    return ends[0] if ends else None
-
-
-def _has_ended(pod: Any) -> bool:
-    """Return whether the program has ended, and is not started again."""
-    ended = [get(one, "state", "terminated") for one in status.program(pod)]
-    policy = get(pod, "spec", "restartPolicy")
-    return bool(ended) and all(one is not None and _is_last(one, policy) for one in ended)
-
-
-def _is_last(end: Any, policy: Any) -> bool:
-    """Return whether the kubelet does not start a container again after its end."""
-    if policy == "OnFailure":
-        return bool(get(end, "exitCode") == 0)
-    return bool(policy == "Never")
 
 
 def is_native(templates: Iterable[Any]) -> bool:
@@ -297,5 +232,5 @@ def is_native(templates: Iterable[Any]) -> bool:
         one.get("restartPolicy") == "Always"
         for pod in templates
         for one in many(pod, "spec", "initContainers")
-        if one.get("name") in _NAMES.values()
+        if one.get("name") in output_state.NAMES.values()
     )

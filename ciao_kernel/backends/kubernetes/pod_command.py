@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import indexed_start, job_metadata, output_sidecar, status
+from ciao_kernel.backends.kubernetes import indexed_start, job_metadata, output_state, status
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
@@ -39,7 +39,7 @@ async def execute(
         BackendError: The container is not running, or the command cannot be run.
     """
     now = status.of_pod(pod, replica) if pod else None
-    held = output_sidecar.is_held(pod)
+    held = output_state.is_held(pod)
     if held and pod is not None:
         now = None if now is None else replace(now, state=State.RUNNING)
     if pod is None or now is None or now.state is not State.RUNNING:
@@ -50,7 +50,7 @@ async def execute(
         )
     path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}"
     if held:
-        return await exec.execute(client, path, output_sidecar.NAME, command, streams)
+        return await exec.execute(client, path, output_state.NAME, command, streams)
     name = job_metadata.container(pod)
     containers = many(pod, "spec", "containers")
     own = next((one for one in containers if one.get("name") == name), {})

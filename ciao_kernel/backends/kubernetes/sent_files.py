@@ -17,12 +17,12 @@ from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
     job_metadata,
     job_status,
-    output_checks,
     output_claim,
+    output_log,
     output_registry,
     output_sidecar,
+    output_state,
     output_store,
-    sent_values,
     status,
     template_holder,
 )
@@ -50,9 +50,9 @@ _log = logging.getLogger(__name__)
 
 _SILENCE = {
     OutputWay.LOG: 300.0,
-    OutputWay.S3: float(output_sidecar.LONGEST),
-    OutputWay.REGISTRY: float(output_sidecar.LONGEST),
-    OutputWay.CLAIM: float(output_sidecar.LONGEST),
+    OutputWay.S3: float(output_state.LONGEST),
+    OutputWay.REGISTRY: float(output_state.LONGEST),
+    OutputWay.CLAIM: float(output_state.LONGEST),
 }
 """Seconds after a program's end within which its files are sent: the node may be busy."""
 _LOOK = 2.0
@@ -64,7 +64,7 @@ def options(settings: Settings, way: OutputWay) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if way in _SILENCE:
         found = {"silent": _SILENCE[way], "again": way is OutputWay.CLAIM}
-    return found | output_checks.log_words(settings) if way is OutputWay.LOG else found
+    return found | output_log.log_words(settings) if way is OutputWay.LOG else found
 
 
 def registry(client: Client, settings: Settings, job: Job) -> Callable[[], Repositories]:
@@ -122,7 +122,7 @@ def on_claim(
 
     kept = output_claim.kept(template)
     python = python_of(job, settings.cluster_python)
-    saved = SavedOutput(reader, replica, view, kept, model, item, output_sidecar.end, python=python)
+    saved = SavedOutput(reader, replica, view, kept, model, item, output_state.end, python=python)
     # What is in the volumes of the program is there once, and replicas have it together.
     first = replica == (job_metadata.decider(item) or job.replicas[0])
     more = {"kept": saved.folder, **(output_claim.also(job.header) if first else {})}
@@ -153,11 +153,11 @@ def of_pod(
     """
     pod = view.uid
     if way is OutputWay.REGISTRY:
-        pushed = PushedOutput(registry, view, output_sidecar.end)
+        pushed = PushedOutput(registry, view, output_state.end)
         return replace(_sent(settings, way, pod, pushed.execute), remove=pushed.remove)
     if way is OutputWay.LOG:
         return _sent(settings, way, pod, OutputLog(client, job.place, view).execute)
-    stored = StoredOutput(settings, replica, view, output_sidecar.end)
+    stored = StoredOutput(settings, replica, view, output_state.end)
     return _sent(settings, way, pod, stored.execute)
 
 
@@ -188,13 +188,13 @@ async def later(
         if model := next((one for one in templates if output_claim.kept(one)), None):
             return _by_claim(client, settings, job, replica, view, model, item)
         if token := _token(templates):
-            stored = StoredOutput(settings, replica, view, output_sidecar.end, token)
+            stored = StoredOutput(settings, replica, view, output_state.end, token)
             return _sent(settings, OutputWay.S3, "", stored.execute)
         raise BackendError(f"the files of {replica} cannot be had: it has no pod.", _OUTLASTS)
-    if not status.of_pod(pod, replica).state.over or output_sidecar.is_held(pod):
+    if not status.of_pod(pod, replica).state.over or output_state.is_held(pod):
         return None
-    gives = results.path_words(job.header) or sent_values.has_files(pod)
-    if gives and (way := output_sidecar.sends(pod)):
+    gives = results.path_words(job.header) or output_state.has_values(pod)
+    if gives and (way := output_state.sends(pod)):
         view = LatestPod(pod)
         if way is OutputWay.CLAIM:
             found = _by_claim(client, settings, job, replica, view, pod, item)
@@ -245,7 +245,7 @@ def _why(settings: Settings, job: Job, pod: Object) -> str:
     if not results.path_words(job.header):
         what = "names no files in %output" if outputs.names(job.header) else "has no %output"
         return f"its program has ended, and its cell {what}"
-    if output_sidecar.has_keeper(pod):
+    if output_state.has_keeper(pod):
         return (
             f"its program has ended, and nobody fetched them within {settings.fetch_wait:g} s (the "
             "setting fetchWait)"

@@ -8,12 +8,9 @@ large.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import values_message
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.spec import OutputWay
@@ -80,8 +77,3 @@ async def detached_notice(plan: Plan, target: Target, job: Job, settings: Settin
         f"`%ciao attach {job.reference}` follows the job at its end, or begins within "
         f"{settings.fetch_wait:g} s after it (the setting fetchWait); later they are lost."
     )
-
-
-def has_files(pod: Any) -> bool:
-    """Return whether the program of a pod has ended, and has written values as files."""
-    return values_message.names_files(status.last_words(pod))

@@ -22,8 +22,8 @@ from ciao_kernel.backends.kubernetes import (
     status,
     template_holder,
 )
-from ciao_kernel.backends.kubernetes.lookup import pages
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.model import Job, Manifest, Notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import output_checks, output_sidecar
+from ciao_kernel.backends.kubernetes import output_checks, output_log, output_sidecar
 from ciao_kernel.backends.kubernetes.output_store import RunObjects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -27,7 +27,7 @@ async def way_back(plan: Plan, target: Target, settings: Settings) -> WayBack:
     limit = output_sidecar.limit(settings, way)
     notice = await output_checks.way_notice(plan.spec, target, settings)
     if way is OutputWay.LOG:
-        return WayBack(way, limit, notice, output_checks.log_words(settings))
+        return WayBack(way, limit, notice, output_log.log_words(settings))
     if way is not OutputWay.S3:
         return WayBack(way, limit, notice)
     objects = await asyncio.to_thread(RunObjects, settings)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_registry, output_sidecar
+from ciao_kernel.backends.kubernetes import output_registry, output_state
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
@@ -162,7 +162,7 @@ class Way:
             "status": {
                 "phase": "Succeeded",
                 "containerStatuses": [program],
-                "initContainerStatuses": [{"name": output_sidecar.REGISTRY_NAME, "state": state}],
+                "initContainerStatuses": [{"name": output_state.REGISTRY_NAME, "state": state}],
             },
         }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_claim, output_sidecar
+from ciao_kernel.backends.kubernetes import output_claim, output_state
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
 from ciao_kernel.backends.kubernetes.output_claim import Kept
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
@@ -248,7 +248,7 @@ def sidecar(code: int | None, uid: str = "one", message: str = "") -> Object:
 
 def saved(reading: Reading, pod: Object | None, kept: Kept | None = KEPT) -> SavedOutput:
     return SavedOutput(
-        reading, WORKER, LatestPod(pod), kept, model, OWNER, output_sidecar.end, pause=0.0
+        reading, WORKER, LatestPod(pod), kept, model, OWNER, output_state.end, pause=0.0
     )
 
 
@@ -285,7 +285,7 @@ def test_files_of_a_pod_that_is_gone_are_passed_on_and_removed_as_those_of_their
 
 def test_nothing_is_read_before_the_sidecar_has_ended() -> None:
     reading, view = Reading(sent=of_pod(b"one")), LatestPod(sidecar(None))
-    one = SavedOutput(reading, WORKER, view, KEPT, model, OWNER, output_sidecar.end)
+    one = SavedOutput(reading, WORKER, view, KEPT, model, OWNER, output_state.end)
 
     async def main() -> None:
         streams = Streams(nothing, nothing, request())

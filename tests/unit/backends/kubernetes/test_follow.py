@@ -19,7 +19,7 @@ from ciao_kernel.backends.kubernetes import (
     current_status,
     job_metadata,
     job_watches,
-    output_sidecar,
+    output_state,
     sidecars,
 )
 from ciao_kernel.backends.kubernetes import follow as module
@@ -111,7 +111,7 @@ class Server:
             raise fault
         if fault:
             yield Answer(fault, b'{"message": "not now"}', None)
-        elif query.get("container") == output_sidecar.LOG_NAME:
+        elif query.get("container") == output_state.LOG_NAME:
             self.files_asked()
             yield self.files
         elif kind == LOG:
@@ -622,7 +622,7 @@ def test_a_deleted_job_that_a_finalizer_keeps_ends_and_says_who_keeps_it(
 def sends_files(server: Server) -> None:
     """Let the program have ended, and its sidecar write files into its log."""
     server.has(0, "ended")
-    about = {"name": output_sidecar.LOG_NAME, "containerID": "c-files", "restartCount": 0}
+    about = {"name": output_state.LOG_NAME, "containerID": "c-files", "restartCount": 0}
     status = {"phase": "Running", "initContainerStatuses": [{**about, "state": {"running": {}}}]}
     server.pods["p0"]["status"] |= status
     server.tells("p0")
@@ -670,7 +670,7 @@ def test_files_that_are_coming_when_the_job_is_deleted_come(server: Server, tmp_
 def test_files_that_do_not_come_in_time_after_the_deletion_are_said(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_sidecar, "LONGEST", 0)
+    monkeypatch.setattr(output_state, "LONGEST", 0)
     deleted = {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["a/b"]}
     server.files_asked = lambda: server.changes(**deleted)
     server.follow(

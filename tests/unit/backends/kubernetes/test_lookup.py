@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.lookup import pages
+from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.config import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_sidecar
+from ciao_kernel.backends.kubernetes import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import output_keeper
@@ -58,7 +58,7 @@ def pod(
     ],
 )
 def test_a_pod_is_held_while_the_sidecar_outlives_the_program(item: Any, held: bool) -> None:
-    assert output_sidecar.is_held(item) is held
+    assert output_state.is_held(item) is held
 
 
 def told(
@@ -90,8 +90,8 @@ def told(
     ],
 )
 def test_files_are_sent_when_the_program_has_ended(item: Any, way: OutputWay | None) -> None:
-    assert output_sidecar.sends(item) is way
-    assert way is None or not output_sidecar.is_held(item)
+    assert output_state.sends(item) is way
+    assert way is None or not output_state.is_held(item)
 
 
 def test_a_schema_that_drops_the_restart_policy_is_noticed() -> None:
