@@ -9,20 +9,16 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
-    job_metadata,
-    job_status,
-    next_objects,
-    suspension,
-    template_holder,
-)
+from ciao_kernel.backends.kubernetes import job_status, next_objects, suspension
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
     OPERATOR_V1,
+    job_metadata,
     of_item,
     of_resource,
     resource_of,
+    template_holder,
 )
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import mpi_ssh, mpirun

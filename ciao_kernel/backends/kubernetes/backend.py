@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.lookup import Lookup
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.paging import pages
@@ -225,7 +226,8 @@ class KubernetesBackend:
 
     async def details(self, job: Job) -> Details:
         """Return details from the job's object, its pods and their events."""
-        from ciao_kernel.backends.kubernetes import details, job_events, template_holder
+        from ciao_kernel.backends.kubernetes import details, job_events
+        from ciao_kernel.backends.kubernetes.apis import template_holder
 
         job = self._retries.current(job)
         target = await self._target(job)

@@ -12,7 +12,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import checks, job_metadata, status
+from ciao_kernel.backends.kubernetes import checks, status
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.singlepod import SinglePod

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import job_metadata, rights
-from ciao_kernel.backends.kubernetes.apis import trainer
+from ciao_kernel.backends.kubernetes import rights
+from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.target import Target

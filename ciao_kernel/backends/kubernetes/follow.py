@@ -12,13 +12,13 @@ from pathlib import Path
 from ciao_kernel.backends.kubernetes import (
     apis,
     finalizers,
-    job_metadata,
     job_status,
     output_state,
     queues,
     spec_changes,
     status,
 )
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.job_watches import JobWatches
 from ciao_kernel.backends.kubernetes.log_files import LogFiles

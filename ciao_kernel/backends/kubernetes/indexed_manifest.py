@@ -8,8 +8,7 @@ replicas, and a short program in front of the framework's command takes those of
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes import replica_list
-from ciao_kernel.backends.kubernetes.apis import JOB
+from ciao_kernel.backends.kubernetes.apis import JOB, replica_list
 from ciao_kernel.backends.kubernetes.indexed_rules import (
     deciding,
     job_rules,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, job_metadata, job_status, next_try, status
-from ciao_kernel.backends.kubernetes.apis import Api
+from ciao_kernel.backends.kubernetes import apis, job_status, next_try, status
+from ciao_kernel.backends.kubernetes.apis import Api, job_metadata
 from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.target import Target, Targets

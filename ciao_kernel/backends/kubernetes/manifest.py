@@ -12,11 +12,9 @@ from ciao_kernel.backends.kubernetes import (
     gangs,
     indexed_manifest,
     indexed_rules,
-    job_metadata,
     queue_request,
     replica_variables,
     shared_runtime,
-    template_holder,
     trainer_manifest,
     volumes,
 )
@@ -26,15 +24,17 @@ from ciao_kernel.backends.kubernetes.apis import (
     OPERATOR_V1,
     TRAINER,
     Api,
+    job_metadata,
     operator_v1,
+    template_holder,
 )
+from ciao_kernel.backends.kubernetes.apis.template_holder import pod_templates
 from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.template_holder import pod_templates
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
 from ciao_kernel.model.spec import OutputWay

@@ -7,8 +7,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, template_holder
-from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, trainer
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    TRAINER,
+    job_metadata,
+    template_holder,
+    trainer,
+)
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target

@@ -22,8 +22,8 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, rights, template_holder
-from ciao_kernel.backends.kubernetes.apis import trainer
+from ciao_kernel.backends.kubernetes import apis, rights
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder, trainer
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused

@@ -7,15 +7,13 @@ import asyncio
 from ciao_kernel.backends.kubernetes import (
     checks,
     choice,
-    job_metadata,
     output_claim,
     output_registry,
     output_sidecar,
     output_store,
     rights,
-    template_holder,
 )
-from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.target import Target

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError

@@ -14,14 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    foreseen,
-    job_metadata,
-    output_sidecar,
-    output_state,
-    status,
-)
+from ciao_kernel.backends.kubernetes import apis, foreseen, output_sidecar, output_state, status
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results

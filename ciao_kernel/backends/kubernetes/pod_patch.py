@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.strategic_merge import merged

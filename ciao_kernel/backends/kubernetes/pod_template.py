@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import (
-    job_metadata,
-    output_sidecar,
-    output_store,
-    volumes,
-)
+from ciao_kernel.backends.kubernetes import output_sidecar, output_store, volumes
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload

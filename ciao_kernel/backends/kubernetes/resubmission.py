@@ -15,14 +15,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import (
-    creation,
-    job_metadata,
-    next_objects,
-    next_try,
-    retry_notices,
-    rights,
-)
+from ciao_kernel.backends.kubernetes import creation, next_objects, next_try, retry_notices, rights
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects

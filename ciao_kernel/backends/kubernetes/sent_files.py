@@ -15,7 +15,6 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
-    job_metadata,
     job_status,
     output_claim,
     output_log,
@@ -24,8 +23,8 @@ from ciao_kernel.backends.kubernetes import (
     output_state,
     output_store,
     status,
-    template_holder,
 )
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output_log import OutputLog

@@ -16,12 +16,10 @@ from ciao_kernel.backends.kubernetes import (
     indexed_manifest,
     indexed_rules,
     indexed_start,
-    job_metadata,
-    replica_list,
     replica_variables,
     runtime_overrides,
 )
-from ciao_kernel.backends.kubernetes.apis import TRAINER
+from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata, replica_list
 from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
 from ciao_kernel.backends.kubernetes.indexed_rules import never
 from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status

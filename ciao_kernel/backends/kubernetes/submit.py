@@ -21,7 +21,6 @@ from ciao_kernel.backends.kubernetes import (
     claim_checks,
     cpu_request,
     creation,
-    job_metadata,
     kernel_pod,
     manifest,
     next_objects,
@@ -35,7 +34,7 @@ from ciao_kernel.backends.kubernetes import (
     sent_values,
     validation,
 )
-from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, job_metadata
 from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.output_claim import Copying

@@ -10,19 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ciao_kernel.backends.kubernetes import (
-    indexed_rules,
-    indexed_start,
-    job_metadata,
-    replica_variables,
-)
-from ciao_kernel.backends.kubernetes.apis import TRAINER
-from ciao_kernel.backends.kubernetes.apis.trainer import (
-    ALL_WORKERS,
-    RESTARTS,
-    RULES,
-    RUNTIME,
-)
+from ciao_kernel.backends.kubernetes import indexed_rules, indexed_start, replica_variables
+from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata
+from ciao_kernel.backends.kubernetes.apis.trainer import ALL_WORKERS, RESTARTS, RULES, RUNTIME
 from ciao_kernel.backends.kubernetes.indexed_rules import never
 from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.config import Settings

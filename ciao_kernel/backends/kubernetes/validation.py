@@ -5,16 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    checks,
-    job_metadata,
-    manifest,
-    next_try,
-    quotas,
-    template_holder,
-)
-from ciao_kernel.backends.kubernetes.apis import Api
+from ciao_kernel.backends.kubernetes import apis, checks, manifest, next_try, quotas
+from ciao_kernel.backends.kubernetes.apis import Api, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
-from ciao_kernel.backends.kubernetes import job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.attach import ContainerInput

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.apis import (
     MPI_OPERATOR,
     OPERATOR_V1,
     TRAINER,
     Api,
+    job_metadata,
     operator_v1,
+    template_holder,
 )
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
 from tests.unit.backends.kubernetes.test_manifest import objects

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import re
 
-from ciao_kernel.backends.kubernetes import replica_list
+from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.apis.api import Api
 from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX, JOB
+from ciao_kernel.backends.kubernetes.apis.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.object_fields import get, many, mapping
-from ciao_kernel.backends.kubernetes.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.rights import CLAIM, Right
 from ciao_kernel.model import Manifest, Replica
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import creation, job_metadata
-from ciao_kernel.backends.kubernetes.apis import trainer
+from ciao_kernel.backends.kubernetes import creation
+from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, Refused

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import gangs, manifest, template_holder
-from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER, Api
+from ciao_kernel.backends.kubernetes import gangs, manifest
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    MPI_OPERATOR,
+    OPERATOR_V1,
+    TRAINER,
+    Api,
+    template_holder,
+)
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError, UsageError
 from tests.unit.backends.kubernetes.test_indexed_manifest import plan_of

@@ -15,11 +15,10 @@ from ciao_kernel.backends.kubernetes import (
     indexed_manifest,
     indexed_rules,
     indexed_start,
-    job_metadata,
     manifest,
     quotas,
 )
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, of_item
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, job_metadata, of_item
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
-    details,
+from ciao_kernel.backends.kubernetes import details, manifest, output_sidecar
+from ciao_kernel.backends.kubernetes.apis import (
+    JOB,
+    OPERATOR_V1,
+    TRAINER,
+    Api,
     job_metadata,
-    manifest,
-    output_sidecar,
     template_holder,
 )
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder

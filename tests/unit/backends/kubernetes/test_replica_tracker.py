@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata
-from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker, trimmed
 from ciao_kernel.model import Job, Notice, Replica, State

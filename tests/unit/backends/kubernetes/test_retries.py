@@ -12,13 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
-    job_metadata,
-    next_objects,
-    resubmission,
-    retries,
-    template_holder,
-)
+from ciao_kernel.backends.kubernetes import next_objects, resubmission, retries
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects

@@ -12,15 +12,19 @@ import pytest
 from ciao_kernel.backends.kubernetes import (
     details,
     indexed_start,
-    job_metadata,
     manifest,
     pod_program,
     quotas,
     runtime_overrides,
     shared_runtime,
+)
+from ciao_kernel.backends.kubernetes.apis import (
+    TRAINER,
+    job_metadata,
+    of_item,
+    of_pod,
     template_holder,
 )
-from ciao_kernel.backends.kubernetes.apis import TRAINER, of_item, of_pod
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_metadata, job_status, status
-from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes import job_status, status
+from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import trimmed

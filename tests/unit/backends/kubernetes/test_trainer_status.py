@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import foreseen, job_status, template_holder
+from ciao_kernel.backends.kubernetes import foreseen, job_status
+from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.progress import Done
