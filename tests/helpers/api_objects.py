@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.states import status
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]

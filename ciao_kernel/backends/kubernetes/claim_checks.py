@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import pending_reasons
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.states import pending_reasons
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints

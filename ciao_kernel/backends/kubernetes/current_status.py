@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import foreseen, job_status, sidecars
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.partial_start import PartialStart
-from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
-from ciao_kernel.backends.kubernetes.queues import QueueReasons
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
+from ciao_kernel.backends.kubernetes.states import foreseen, job_status, sidecars
+from ciao_kernel.backends.kubernetes.states.partial_start import PartialStart
+from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.states.queues import QueueReasons
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Notice, State, Status
 

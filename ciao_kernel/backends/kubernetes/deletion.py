@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import finalizers
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder, trainer
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import finalizers
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest

@@ -9,15 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    finalizers,
-    job_status,
-    output_state,
-    queues,
-    spec_changes,
-    status,
-)
+from ciao_kernel.backends.kubernetes import apis, output_state, spec_changes
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.job_watches import JobWatches
@@ -26,6 +18,7 @@ from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
 from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
+from ciao_kernel.backends.kubernetes.states import finalizers, job_status, queues, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client, Object

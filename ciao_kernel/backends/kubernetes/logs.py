@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.paging import pages
+from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.model import Manifest, State, Status
 
 _EXCUSES = 120.0

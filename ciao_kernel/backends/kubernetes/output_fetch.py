@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import apis, foreseen, output_sidecar, output_state, status
+from ciao_kernel.backends.kubernetes import apis, output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
 from ciao_kernel.delivery.fetch import Fetch

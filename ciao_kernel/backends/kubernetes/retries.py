@@ -21,7 +21,7 @@ from ciao_kernel.backends.kubernetes import next_try, retry_notices
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.losses import Losses
-from ciao_kernel.backends.kubernetes.status import DELETED
+from ciao_kernel.backends.kubernetes.states.status import DELETED
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings

@@ -15,14 +15,12 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import (
-    job_status,
     output_claim,
     output_log,
     output_registry,
     output_sidecar,
     output_state,
     output_store,
-    status,
 )
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
@@ -32,6 +30,7 @@ from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
+from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results

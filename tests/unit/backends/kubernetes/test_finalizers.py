@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import finalizers
+from ciao_kernel.backends.kubernetes.states import finalizers
 
 AT = "2026-11-21T11:00:00Z"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import foreseen, status
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.model import Replica, ReplicaStatus, State, Status
 
 CHIEF, PS, ZERO, ONE = (Replica(*one) for one in (("chief", 0), ("ps", 0), ("worker", 0),

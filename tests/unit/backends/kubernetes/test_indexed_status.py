@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
+from ciao_kernel.backends.kubernetes import spec_changes
+from ciao_kernel.backends.kubernetes.states import (
     foreseen,
     job_status,
     pending_reasons,
     sidecars,
-    spec_changes,
     status,
 )
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status

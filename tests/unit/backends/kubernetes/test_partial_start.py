@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.partial_start import PartialStart
+from ciao_kernel.backends.kubernetes.states.partial_start import PartialStart
 from ciao_kernel.model import Replica, ReplicaStatus, State, Status
 
 ROOM = (

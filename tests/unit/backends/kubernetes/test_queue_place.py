@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import queue_place
-from ciao_kernel.backends.kubernetes.queue_place import QueuePlace
+from ciao_kernel.backends.kubernetes.states import queue_place
+from ciao_kernel.backends.kubernetes.states.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.model import Job, Replica
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import job_status, queues, workloads
-from ciao_kernel.backends.kubernetes.queues import QueueReasons
+from ciao_kernel.backends.kubernetes.states import job_status, queues, workloads
+from ciao_kernel.backends.kubernetes.states.queues import QueueReasons
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 

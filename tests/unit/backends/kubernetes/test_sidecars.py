@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import sidecars, status
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.states import sidecars, status
 from ciao_kernel.model import Job, Replica, State, Status
 from tests.unit.backends.kubernetes.test_foreseen import LEAVING, job, pod
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import foreseen, job_status
 from ciao_kernel.backends.kubernetes.apis import template_holder
-from ciao_kernel.backends.kubernetes.pending_reasons import PendingReasons
+from ciao_kernel.backends.kubernetes.states import foreseen, job_status
+from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.progress import Done
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, status
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, job_status, status
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
 
 _RETRYABLE = 128

@@ -11,8 +11,8 @@ Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassi
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pending_reasons import event_time
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.states.pending_reasons import event_time
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job

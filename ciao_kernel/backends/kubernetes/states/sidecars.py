@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from ciao_kernel.backends.kubernetes import apis, foreseen
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import foreseen
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 
 PATIENCE = 5.0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, queues, trainer_progress
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.status import DELETED, DISRUPTIONS, conditions, stamp
+from ciao_kernel.backends.kubernetes.states import queues, trainer_progress
+from ciao_kernel.backends.kubernetes.states.status import DELETED, DISRUPTIONS, conditions, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.status import QUEUED, SUSPENDED
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import queues
+from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import ReplicaStatus, State, Status
 from ciao_kernel.visible_text import short

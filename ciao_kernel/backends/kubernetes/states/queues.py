@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import apis, workloads
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.queue_place import QueuePlace
+from ciao_kernel.backends.kubernetes.states import workloads
+from ciao_kernel.backends.kubernetes.states.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
