@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
+from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
 from ciao_kernel.backends.kubernetes.lookup import Lookup
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.submissions import Submissions
-from ciao_kernel.backends.kubernetes.target import Target, Targets
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import configured
@@ -95,7 +95,8 @@ class KubernetesBackend:
 
     async def check(self, plan: Plan) -> None:
         """Check that the cluster can run the job and that the user may run it."""
-        from ciao_kernel.backends.kubernetes import checks, choice, manifest, output_checks, volumes
+        from ciao_kernel.backends.kubernetes import choice, manifest, output_checks, volumes
+        from ciao_kernel.backends.kubernetes.cluster import checks
         from ciao_kernel.delivery import checkpoints
 
         volumes.check(plan, self._settings.host_folders)
@@ -201,7 +202,7 @@ class KubernetesBackend:
         import shutil
 
         from ciao_kernel.backends.kubernetes import unfinished
-        from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
+        from ciao_kernel.backends.kubernetes.cluster.build_pods import delete_stale_build_pods
 
         target = await self._target(job)
         await unfinished.adopt(target, job)
@@ -282,7 +283,8 @@ class KubernetesBackend:
 
     async def check_feeding(self, plan: Plan) -> None:
         """Check the right to write to the job's pods."""
-        from ciao_kernel.backends.kubernetes import checks, warm_inputs
+        from ciao_kernel.backends.kubernetes import warm_inputs
+        from ciao_kernel.backends.kubernetes.cluster import checks
 
         target = await self._targets.of(plan.spec.cluster)
         await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes import (
-    checks,
     gangs,
     indexed_manifest,
     indexed_rules,
@@ -27,9 +26,10 @@ from ciao_kernel.backends.kubernetes.apis import (
     Api,
     trainer,
 )
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.model import ApiName, Manifest

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states import pending_reasons
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import ClusterFault, Refused, SpecError

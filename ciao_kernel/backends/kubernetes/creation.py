@@ -17,9 +17,9 @@ import asyncio
 
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client, Object

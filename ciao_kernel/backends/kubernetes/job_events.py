@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica

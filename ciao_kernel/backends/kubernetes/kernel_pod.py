@@ -10,8 +10,8 @@ import asyncio
 import os
 import socket
 
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Manifest
 

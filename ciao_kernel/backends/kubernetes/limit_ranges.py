@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from ciao_kernel import log
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
 
 _log = logging.getLogger(__name__)

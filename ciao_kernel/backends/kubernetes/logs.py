@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Client

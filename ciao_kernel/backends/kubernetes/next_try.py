@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import apis, rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder, trainer
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, State, Status

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.kubernetes import (
-    checks,
     choice,
     output_claim,
     output_registry,
@@ -14,9 +13,10 @@ from ciao_kernel.backends.kubernetes import (
     rights,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.kubernetes import apis, output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.background import in_thread
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import registry_program

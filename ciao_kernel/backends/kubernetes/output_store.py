@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
 from ciao_kernel.delivery.registry_push import PROGRAM

@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes import (
     validation,
 )
 from ciao_kernel.backends.kubernetes.apis import Api
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.model import DryRun, naming
 from ciao_kernel.plugins import Builder, Plan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.backends.kubernetes.states.workloads import GROUP, served_version
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.kube.client import Object

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
 from ciao_kernel.backends.kubernetes.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pod_view import next_change
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap

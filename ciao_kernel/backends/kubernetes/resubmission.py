@@ -17,12 +17,12 @@ from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import creation, next_objects, next_try, retry_notices, rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.next_try import NextTry
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.backends.kubernetes import next_try, retry_notices
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.states.status import DELETED
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError

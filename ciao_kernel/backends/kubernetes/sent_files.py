@@ -24,14 +24,14 @@ from ciao_kernel.backends.kubernetes import (
 )
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output_log import OutputLog
 from ciao_kernel.backends.kubernetes.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output_store import StoredOutput
-from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.states import job_status, status
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.transfers import Execute, python_of

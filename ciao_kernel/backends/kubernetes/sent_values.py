@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Replica

@@ -16,7 +16,6 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import (
     apis,
     architecture,
-    checks,
     choice,
     claim_checks,
     cpu_request,
@@ -35,13 +34,14 @@ from ciao_kernel.backends.kubernetes import (
     validation,
 )
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, job_metadata
-from ciao_kernel.backends.kubernetes.build_pods import KubernetesBuildCluster
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output_registry import Push
 from ciao_kernel.backends.kubernetes.output_store import Upload
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.model import Job, Notice, naming

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import apis, checks
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, OPERATOR_V1, Api, job_metadata
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states import queues, workloads
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Job, Manifest

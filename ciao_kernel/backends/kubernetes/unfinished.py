@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import apis, creation, rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.paging import pages
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.model import Job, Manifest, Notice
 from ciao_kernel.plugins import Emit

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ciao_kernel.backends.kubernetes import manifest, submit
 from ciao_kernel.backends.kubernetes.apis import template_holder
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault

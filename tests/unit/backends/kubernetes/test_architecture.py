@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes import architecture
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.magics import parse

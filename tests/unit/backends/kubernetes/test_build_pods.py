@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import build_pods
+from ciao_kernel.backends.kubernetes.cluster import build_pods
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.server_clock import ServerClock

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import checks, choice, quotas, rights
+from ciao_kernel.backends.kubernetes import choice, quotas, rights
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
 from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Object

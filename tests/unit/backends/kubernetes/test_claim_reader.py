@@ -10,8 +10,8 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import output_claim, output_state
 from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.output_claim import Kept
-from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, LIST, POD
 from ciao_kernel.errors import BackendError, ClusterFault, Refused

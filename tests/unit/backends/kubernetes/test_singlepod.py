@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.singlepod import SinglePod
+from ciao_kernel.backends.kubernetes.cluster.singlepod import SinglePod
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Notice

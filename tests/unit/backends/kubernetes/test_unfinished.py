@@ -10,7 +10,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import unfinished
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Event, Job, Notice

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, trainer
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import JobManifest

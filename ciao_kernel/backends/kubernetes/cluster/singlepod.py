@@ -8,11 +8,11 @@ import time
 from collections import deque
 from typing import Any
 
+from ciao_kernel.backends.kubernetes.cluster.outages import Outages
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.outages import Outages
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.backends.kubernetes.states.pending_reasons import newest, pulling, sentence
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Object

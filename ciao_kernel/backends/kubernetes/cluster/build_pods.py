@@ -12,13 +12,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import checks
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.singlepod import SinglePod
+from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
