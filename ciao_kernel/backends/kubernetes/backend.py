@@ -273,7 +273,7 @@ class KubernetesBackend:
 
     async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
         """Return what can still be had of a replica that has ended, see :mod:`.sent_files`."""
-        from ciao_kernel.backends.kubernetes import sent_files
+        from ciao_kernel.backends.kubernetes.output import sent_files
 
         job = self._retries.current(job)
         target = await self._target(job)

@@ -199,7 +199,9 @@ def _key(job: Job) -> _Key:
 
 def _grace(pod: Manifest) -> float:
     """Return the seconds in which a deleted pod ends if its node answers."""
-    from ciao_kernel.backends.kubernetes import output_sidecar  # late: `ciao logs` deletes nothing
+    from ciao_kernel.backends.kubernetes.output import (
+        output_sidecar,  # late: `ciao logs` deletes nothing
+    )
 
     if (own := output_sidecar.grace(pod)) is not None:
         return own

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import apis, output_store
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.output import output_store
 from ciao_kernel.backends.kubernetes.states import finalizers, status
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest

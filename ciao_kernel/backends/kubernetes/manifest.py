@@ -30,9 +30,9 @@ from ciao_kernel.backends.kubernetes.apis import (
 )
 from ciao_kernel.backends.kubernetes.apis.template_holder import pod_templates
 from ciao_kernel.backends.kubernetes.object_fields import mapping
-from ciao_kernel.backends.kubernetes.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output_registry import Push
-from ciao_kernel.backends.kubernetes.output_store import Upload
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
+from ciao_kernel.backends.kubernetes.output.output_registry import Push
+from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.backends.kubernetes.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings

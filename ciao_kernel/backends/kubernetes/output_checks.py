@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import (
-    choice,
-    output_claim,
-    output_registry,
-    output_sidecar,
-    output_store,
-    rights,
-)
+from ciao_kernel.backends.kubernetes import choice, rights
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.output import (
+    output_claim,
+    output_registry,
+    output_sidecar,
+    output_store,
+)
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.transfers import size_text

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import indexed_start, output_state
+from ciao_kernel.backends.kubernetes import indexed_start
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.output import output_state
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_store, volumes
+from ciao_kernel.backends.kubernetes import volumes
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output_registry import Push
-from ciao_kernel.backends.kubernetes.output_store import Upload
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_store
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
+from ciao_kernel.backends.kubernetes.output.output_registry import Push
+from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import (
     checkpoints,

@@ -24,9 +24,6 @@ from ciao_kernel.backends.kubernetes import (
     manifest,
     next_objects,
     output_checks,
-    output_claim,
-    output_registry,
-    output_store,
     pod_patch,
     pod_template,
     queue_request,
@@ -38,9 +35,10 @@ from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifest import Objects
-from ciao_kernel.backends.kubernetes.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output_registry import Push
-from ciao_kernel.backends.kubernetes.output_store import Upload
+from ciao_kernel.backends.kubernetes.output import output_claim, output_registry, output_store
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
+from ciao_kernel.backends.kubernetes.output.output_registry import Push
+from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_claim, output_state, output_store, sent_files
+from ciao_kernel.backends.kubernetes.output import (
+    output_claim,
+    output_state,
+    output_store,
+    sent_files,
+)
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.returned_files import ReturnedFiles

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_state
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results, values_message
 from ciao_kernel.delivery.result_writer import MARK

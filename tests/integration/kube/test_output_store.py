@@ -21,8 +21,8 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_state, output_store
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output import output_state, output_store
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.object_store import download

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_claim, output_state
-from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
-from ciao_kernel.backends.kubernetes.output_claim import Kept
-from ciao_kernel.backends.kubernetes.reader_start import Patience
+from ciao_kernel.backends.kubernetes.output import output_claim, output_state
+from ciao_kernel.backends.kubernetes.output.claim_reader import ClaimReader, SavedOutput
+from ciao_kernel.backends.kubernetes.output.output_claim import Kept
+from ciao_kernel.backends.kubernetes.output.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, LIST, POD
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object

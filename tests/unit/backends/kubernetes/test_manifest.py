@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import details, manifest, output_sidecar
+from ciao_kernel.backends.kubernetes import details, manifest
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     OPERATOR_V1,
@@ -22,8 +22,9 @@ from ciao_kernel.backends.kubernetes.apis import (
     job_metadata,
     template_holder,
 )
-from ciao_kernel.backends.kubernetes.output_registry import Push
-from ciao_kernel.backends.kubernetes.output_store import Upload
+from ciao_kernel.backends.kubernetes.output import output_sidecar
+from ciao_kernel.backends.kubernetes.output.output_registry import Push
+from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import registry_program

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_claim
+from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Checkpoint, JobSpec, Replica, ReplicaGroup, Volume, VolumeKind

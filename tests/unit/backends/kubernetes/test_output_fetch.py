@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.result_writer import MARK

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_registry, pushed_output
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.output import output_registry, pushed_output
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Job, JobSpec

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_state
-from ciao_kernel.backends.kubernetes.output_claim import Copying
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import output_keeper
 from ciao_kernel.delivery.replica_files import VALUES

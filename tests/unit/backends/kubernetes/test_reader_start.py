@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import reader_start
-from ciao_kernel.backends.kubernetes.reader_start import Patience
+from ciao_kernel.backends.kubernetes.output import reader_start
+from ciao_kernel.backends.kubernetes.output.reader_start import Patience
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Object
 

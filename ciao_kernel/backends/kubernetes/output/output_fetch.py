@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import apis, output_sidecar, output_state
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
@@ -32,8 +33,8 @@ from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader
-    from ciao_kernel.backends.kubernetes.output_registry import Repositories
+    from ciao_kernel.backends.kubernetes.output.claim_reader import ClaimReader
+    from ciao_kernel.backends.kubernetes.output.output_registry import Repositories
     from ciao_kernel.plugins import SentFiles
 
 _AT_ONCE = 4
@@ -244,7 +245,7 @@ class OutputFetch:
         return one
 
     def _sent(self, replica: Replica, pod: Object, view: LatestPod, way: OutputWay) -> SentFiles:
-        from ciao_kernel.backends.kubernetes import sent_files  # late: few jobs send files
+        from ciao_kernel.backends.kubernetes.output import sent_files  # late: few jobs send files
 
         settings, job = self._settings, self._job
         if way is OutputWay.CLAIM:

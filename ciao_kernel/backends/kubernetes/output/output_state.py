@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import output_claim
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.delivery import values_message
 from ciao_kernel.model.spec import OutputWay

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.log_lines import LogReader

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
-from ciao_kernel.backends.kubernetes.output_registry import Repositories
-from ciao_kernel.backends.kubernetes.output_store import end_of_sidecar
+from ciao_kernel.backends.kubernetes.output.output_registry import Repositories
+from ciao_kernel.backends.kubernetes.output.output_store import end_of_sidecar
 from ciao_kernel.background import in_thread
 from ciao_kernel.delivery.registry_push import MANIFEST, TAG
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import output_claim, reader_start
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.output_claim import Kept
-from ciao_kernel.backends.kubernetes.output_store import only_of, success_of_sidecar
-from ciao_kernel.backends.kubernetes.reader_start import Patience
+from ciao_kernel.backends.kubernetes.output import output_claim, reader_start
+from ciao_kernel.backends.kubernetes.output.output_claim import Kept
+from ciao_kernel.backends.kubernetes.output.output_store import only_of, success_of_sidecar
+from ciao_kernel.backends.kubernetes.output.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, POD
 from ciao_kernel.delivery.transfers import called, failed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused

@@ -16,9 +16,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import output_claim, output_state
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.output_claim import Copying
+from ciao_kernel.backends.kubernetes.output import output_claim, output_state
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, output_keeper, replica_files, results, site_folder
 from ciao_kernel.model import Artifact, JobSpec, Manifest
@@ -26,8 +26,8 @@ from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.output_registry import Push
-    from ciao_kernel.backends.kubernetes.output_store import Upload
+    from ciao_kernel.backends.kubernetes.output.output_registry import Push
+    from ciao_kernel.backends.kubernetes.output.output_store import Upload
 
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
@@ -70,7 +70,7 @@ def add(
         values: Whether large values come as files too.
     """
     # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
-    from ciao_kernel.backends.kubernetes import output_registry, output_store
+    from ciao_kernel.backends.kubernetes.output import output_registry, output_store
     from ciao_kernel.delivery import registry_program
 
     (program,) = pod["containers"]

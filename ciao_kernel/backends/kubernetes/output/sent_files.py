@@ -14,7 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import (
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.output import (
     output_claim,
     output_log,
     output_registry,
@@ -22,15 +26,11 @@ from ciao_kernel.backends.kubernetes import (
     output_state,
     output_store,
 )
-from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
-from ciao_kernel.backends.kubernetes.claim_reader import ClaimReader, SavedOutput
-from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
-from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.output_log import OutputLog
-from ciao_kernel.backends.kubernetes.output_registry import Repositories
-from ciao_kernel.backends.kubernetes.output_store import StoredOutput
-from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
+from ciao_kernel.backends.kubernetes.output.claim_reader import ClaimReader, SavedOutput
+from ciao_kernel.backends.kubernetes.output.output_log import OutputLog
+from ciao_kernel.backends.kubernetes.output.output_registry import Repositories
+from ciao_kernel.backends.kubernetes.output.output_store import StoredOutput
+from ciao_kernel.backends.kubernetes.output.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
