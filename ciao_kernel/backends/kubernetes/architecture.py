@@ -7,8 +7,8 @@ import logging
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests.pod_template import ARCHITECTURE
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pod_template import ARCHITECTURE
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError

@@ -95,8 +95,9 @@ class KubernetesBackend:
 
     async def check(self, plan: Plan) -> None:
         """Check that the cluster can run the job and that the user may run it."""
-        from ciao_kernel.backends.kubernetes import choice, manifest, output_checks, volumes
+        from ciao_kernel.backends.kubernetes import choice, output_checks
         from ciao_kernel.backends.kubernetes.cluster import checks
+        from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
         from ciao_kernel.delivery import checkpoints
 
         volumes.check(plan, self._settings.host_folders)

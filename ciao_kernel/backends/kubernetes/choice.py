@@ -8,16 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ciao_kernel.backends.kubernetes import (
-    gangs,
-    indexed_manifest,
-    indexed_rules,
-    manifest,
-    queue_request,
-    runtime_discovery,
-    shared_runtime,
-    trainer_manifest,
-)
+from ciao_kernel.backends.kubernetes import runtime_discovery
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
@@ -28,8 +19,17 @@ from ciao_kernel.backends.kubernetes.apis import (
 )
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests import (
+    gangs,
+    indexed_manifest,
+    indexed_rules,
+    manifest,
+    queue_request,
+    shared_runtime,
+    trainer_manifest,
+)
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.model import ApiName, Manifest

@@ -16,7 +16,7 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.manifest import Objects
+    from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 
 _GONE = 30.0
 """Seconds that pods may take to end beyond their grace period."""

@@ -31,7 +31,7 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, State, Status
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.manifest import Objects
+    from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 
 _log = logging.getLogger(__name__)
 
@@ -236,7 +236,9 @@ def read(item: Manifest, place: str) -> NextTry | None:
     """Return the try that a ConfigMap holds, which anybody may have written; None if it is none."""
     if not job_metadata.is_ours(item) or LABEL not in (get(item, "metadata", "labels") or {}):
         return None
-    from ciao_kernel.backends.kubernetes import manifest  # late: hardly a list has a record
+    from ciao_kernel.backends.kubernetes.manifests import (
+        manifest,  # late: hardly a list has a record
+    )
 
     try:
         packed = base64.b64decode(item["binaryData"][_KEY], validate=True)

@@ -20,7 +20,7 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
-from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.backends.kubernetes.next_try import NextTry
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.config import Settings

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ciao_kernel.backends.kubernetes import runtime_overrides, shared_runtime
 from ciao_kernel.backends.kubernetes.apis import TRAINER, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
+from ciao_kernel.backends.kubernetes.manifests import runtime_overrides, shared_runtime
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import responses
 from ciao_kernel.plugins import Framework

@@ -21,12 +21,8 @@ from ciao_kernel.backends.kubernetes import (
     cpu_request,
     creation,
     kernel_pod,
-    manifest,
     next_objects,
     output_checks,
-    pod_patch,
-    pod_template,
-    queue_request,
     sent_values,
     validation,
 )
@@ -34,12 +30,18 @@ from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests import (
+    manifest,
+    pod_patch,
+    pod_template,
+    queue_request,
+)
+from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.output import output_claim, output_registry, output_store
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.model import Job, Notice, naming

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ciao_kernel.backends.kubernetes import quotas, rights
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.errors import CiaoError, ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import responses

@@ -11,7 +11,7 @@ installed runtime does, such as the parameter servers of TensorFlow; the TrainJo
 to it. Overrides are not needed, and so the version of their schema does not matter.
 
 Users without the right for that use the ClusterTrainingRuntimes of ``deploy/``
-(:mod:`..shared_runtime`), in which all replicas are pods of one replicatedJob, named ``node``.
+(:mod:`.shared_runtime`), in which all replicas are pods of one replicatedJob, named ``node``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import gangs, manifest
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
@@ -15,6 +14,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     Api,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.manifests import gangs, manifest
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError, UsageError
 from tests.unit.backends.kubernetes.test_indexed_manifest import plan_of

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
+from ciao_kernel.backends.kubernetes import quotas
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, job_metadata, of_item
+from ciao_kernel.backends.kubernetes.manifests import (
     indexed_manifest,
     indexed_rules,
     indexed_start,
     manifest,
-    quotas,
 )
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, job_metadata, of_item
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError

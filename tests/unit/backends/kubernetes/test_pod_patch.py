@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import manifest, pod_patch
 from ciao_kernel.backends.kubernetes.apis import template_holder
+from ciao_kernel.backends.kubernetes.manifests import manifest, pod_patch
 from ciao_kernel.errors import SpecError
 from tests.unit.backends.kubernetes.test_manifest import objects
 

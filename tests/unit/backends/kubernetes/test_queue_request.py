@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import queue_request
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests import queue_request
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import ClusterSpec

@@ -17,7 +17,7 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
-from ciao_kernel.backends.kubernetes.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest, Replica

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
-    details,
-    indexed_start,
-    manifest,
-    pod_program,
-    quotas,
-    runtime_overrides,
-    shared_runtime,
-)
+from ciao_kernel.backends.kubernetes import details, pod_program, quotas
 from ciao_kernel.backends.kubernetes.apis import (
     TRAINER,
     job_metadata,
@@ -25,8 +17,14 @@ from ciao_kernel.backends.kubernetes.apis import (
     of_pod,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.manifests import (
+    indexed_start,
+    manifest,
+    runtime_overrides,
+    shared_runtime,
+)
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Artifact, Job, Manifest, Replica

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.strategic_merge import merged
+from ciao_kernel.backends.kubernetes.manifests.strategic_merge import merged
 
 POD: Any = {
     "metadata": {"labels": {"a": "1"}},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import manifest, runtime_overrides, shared_runtime
 from ciao_kernel.backends.kubernetes.apis import TRAINER
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
+from ciao_kernel.backends.kubernetes.manifests import manifest, runtime_overrides, shared_runtime
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job
 from tests.helpers.trainer_crds import VERSIONS, Release

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import manifest, volumes
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, TRAINER, Api, template_holder
+from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.volumes import Volumes
 from ciao_kernel.model import (

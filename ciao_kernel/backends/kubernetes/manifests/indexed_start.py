@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import shell_start
-from ciao_kernel.backends.kubernetes.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests import shell_start
+from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests.pod_template import literal
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pod_template import literal
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, Plan
 

@@ -9,14 +9,18 @@ replicas, and a short program in front of the framework's command takes those of
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes.apis import JOB, replica_list
-from ciao_kernel.backends.kubernetes.indexed_rules import (
+from ciao_kernel.backends.kubernetes.manifests.indexed_rules import (
     deciding,
     job_rules,
     launcher_role,
     possible_replicas,
 )
-from ciao_kernel.backends.kubernetes.indexed_start import program_template
-from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, addresses, check_size
+from ciao_kernel.backends.kubernetes.manifests.indexed_start import program_template
+from ciao_kernel.backends.kubernetes.manifests.replica_variables import (
+    LONGEST_LABEL,
+    addresses,
+    check_size,
+)
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import CleanPolicy, Job, Manifest, RestartPolicy

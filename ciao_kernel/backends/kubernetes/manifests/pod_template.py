@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ciao_kernel.backends.kubernetes import volumes
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.manifests import volumes
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_store
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output.output_registry import Push

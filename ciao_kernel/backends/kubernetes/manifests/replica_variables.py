@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ciao_kernel.backends.kubernetes import shell_start
-from ciao_kernel.backends.kubernetes.indexed_rules import launcher_role, needs_all_workers
-from ciao_kernel.backends.kubernetes.indexed_start import FILE
+from ciao_kernel.backends.kubernetes.manifests import shell_start
+from ciao_kernel.backends.kubernetes.manifests.indexed_rules import launcher_role, needs_all_workers
+from ciao_kernel.backends.kubernetes.manifests.indexed_start import FILE
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Address, Manifest, Replica
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan

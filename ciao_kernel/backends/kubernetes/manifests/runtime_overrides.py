@@ -13,15 +13,9 @@ import copy
 import shlex
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import indexed_start
 from ciao_kernel.backends.kubernetes.apis import TRAINER
-from ciao_kernel.backends.kubernetes.apis.trainer import (
-    CONTAINER,
-    OVERRIDES,
-    PATCHES,
-    SHARED,
-    STEP,
-)
+from ciao_kernel.backends.kubernetes.apis.trainer import CONTAINER, OVERRIDES, PATCHES, SHARED, STEP
+from ciao_kernel.backends.kubernetes.manifests import indexed_start
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Manifest

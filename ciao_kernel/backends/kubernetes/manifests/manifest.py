@@ -8,16 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import (
-    gangs,
-    indexed_manifest,
-    indexed_rules,
-    queue_request,
-    replica_variables,
-    shared_runtime,
-    trainer_manifest,
-    volumes,
-)
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
@@ -29,12 +19,22 @@ from ciao_kernel.backends.kubernetes.apis import (
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis.template_holder import pod_templates
+from ciao_kernel.backends.kubernetes.manifests import (
+    gangs,
+    indexed_manifest,
+    indexed_rules,
+    queue_request,
+    replica_variables,
+    shared_runtime,
+    trainer_manifest,
+    volumes,
+)
+from ciao_kernel.backends.kubernetes.manifests.pod_template import pod_template
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.object_fields import mapping
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
-from ciao_kernel.backends.kubernetes.pod_template import pod_template
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
 from ciao_kernel.model.spec import OutputWay

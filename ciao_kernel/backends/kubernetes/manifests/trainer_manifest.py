@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ciao_kernel.backends.kubernetes import indexed_rules, indexed_start, replica_variables
 from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata
 from ciao_kernel.backends.kubernetes.apis.trainer import ALL_WORKERS, RESTARTS, RULES, RUNTIME
-from ciao_kernel.backends.kubernetes.indexed_rules import never
-from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL, PORT
+from ciao_kernel.backends.kubernetes.manifests import (
+    indexed_rules,
+    indexed_start,
+    replica_variables,
+)
+from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ciao_kernel.backends.kubernetes import (
+from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata, replica_list
+from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
+from ciao_kernel.backends.kubernetes.manifests import (
     indexed_manifest,
     indexed_rules,
     indexed_start,
     replica_variables,
     runtime_overrides,
 )
-from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata, replica_list
-from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
-from ciao_kernel.backends.kubernetes.indexed_rules import never
-from ciao_kernel.backends.kubernetes.replica_variables import LONGEST_LABEL
-from ciao_kernel.backends.kubernetes.runtime_overrides import Fields
+from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests.replica_variables import LONGEST_LABEL
+from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Address, CleanPolicy, Job, JobSpec, Manifest, Replica
 from ciao_kernel.plugins import Framework, Plan, endless_roles
