@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.backends.kubernetes import next_try, retry_notices
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.deletion import Deletions
+from ciao_kernel.backends.kubernetes.following.losses import Losses
 from ciao_kernel.backends.kubernetes.known_tries import KnownTries
-from ciao_kernel.backends.kubernetes.losses import Losses
 from ciao_kernel.backends.kubernetes.states.status import DELETED
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
@@ -120,7 +120,7 @@ class Retries:
             ClusterFault, Refused: As :func:`.follow.follow`; or a try could not be created.
         """
         # Late: `ciao logs` follows nothing.
-        from ciao_kernel.backends.kubernetes.follow import follow
+        from ciao_kernel.backends.kubernetes.following.follow import follow
 
         notices: list[Event] = []
         if self._may_retry(job):

@@ -27,7 +27,7 @@ def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> N
     found = imported("logs", "retries")
     unwanted = (
         "manifests.manifest",
-        "follow",
+        "following.follow",
         "resubmission",
         "output.output_sidecar",
         "output.sent_files",
@@ -36,7 +36,7 @@ def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> N
     assert below(found, *packages, "ciao_kernel.oci.", "ciao_kernel.delivery.") == []
 
 
-@pytest.mark.parametrize("module", ["follow", "retries"])
+@pytest.mark.parametrize("module", ["following.follow", "retries"])
 def test_who_follows_a_job_imports_no_making_of_jobs_and_no_registry(module: str) -> None:
     found = imported("retries", module)
     unwanted = (

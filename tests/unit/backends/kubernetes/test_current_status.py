@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import current_status
-from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
+from ciao_kernel.backends.kubernetes.following import current_status
+from ciao_kernel.backends.kubernetes.following.current_status import CurrentStatus
 from ciao_kernel.backends.kubernetes.states import partial_start, status
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Replica, State, Status

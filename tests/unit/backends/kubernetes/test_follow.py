@@ -15,10 +15,10 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from ciao_kernel.backends.kubernetes import current_status, job_watches
-from ciao_kernel.backends.kubernetes import follow as module
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
-from ciao_kernel.backends.kubernetes.follow import follow
+from ciao_kernel.backends.kubernetes.following import current_status, job_watches
+from ciao_kernel.backends.kubernetes.following import follow as module
+from ciao_kernel.backends.kubernetes.following.follow import follow
 from ciao_kernel.backends.kubernetes.output import output_state
 from ciao_kernel.backends.kubernetes.states import sidecars
 from ciao_kernel.config import Settings

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import spec_changes
+from ciao_kernel.backends.kubernetes.following import spec_changes
 from ciao_kernel.backends.kubernetes.states import (
     foreseen,
     job_status,

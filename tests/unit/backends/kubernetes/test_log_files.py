@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel import private_files
-from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.model import Replica
 
 ONE = Replica("worker", 0)

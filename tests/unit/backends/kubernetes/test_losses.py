@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.losses import Losses
+from ciao_kernel.backends.kubernetes.following.losses import Losses
 from ciao_kernel.model import Replica, ReplicaStatus, State, Status
 
 WORKER = "training.kubeflow.org/replica-type"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ciao_kernel.backends.kubernetes.spec_changes import author, between
+from ciao_kernel.backends.kubernetes.following.spec_changes import author, between
 
 
 def job(workers: int = 2, image: str = "a", **policy: Any) -> dict[str, Any]:

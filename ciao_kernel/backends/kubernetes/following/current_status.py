@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from ciao_kernel.backends.kubernetes.following.replica_tracker import ReplicaTracker
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
 from ciao_kernel.backends.kubernetes.states import foreseen, job_status, sidecars
 from ciao_kernel.backends.kubernetes.states.partial_start import PartialStart
 from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons

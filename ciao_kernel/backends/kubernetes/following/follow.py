@@ -9,16 +9,17 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import apis, spec_changes
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.outages import Outages
-from ciao_kernel.backends.kubernetes.current_status import CurrentStatus
-from ciao_kernel.backends.kubernetes.job_watches import JobWatches
-from ciao_kernel.backends.kubernetes.log_files import LogFiles
-from ciao_kernel.backends.kubernetes.losses import Losses
+from ciao_kernel.backends.kubernetes.following import spec_changes
+from ciao_kernel.backends.kubernetes.following.current_status import CurrentStatus
+from ciao_kernel.backends.kubernetes.following.job_watches import JobWatches
+from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.following.losses import Losses
+from ciao_kernel.backends.kubernetes.following.replica_tracker import ReplicaTracker
 from ciao_kernel.backends.kubernetes.output import output_state
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
-from ciao_kernel.backends.kubernetes.replica_tracker import ReplicaTracker
 from ciao_kernel.backends.kubernetes.states import finalizers, job_status, queues, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault

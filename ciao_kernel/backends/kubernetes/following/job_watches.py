@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.replica_tracker import trimmed
+from ciao_kernel.backends.kubernetes.following.replica_tracker import trimmed
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.watch import WatchedList

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
-from ciao_kernel.backends.kubernetes.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.kube.client import Client, Object
