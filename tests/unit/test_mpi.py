@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import next_objects, suspension
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
@@ -20,6 +19,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     resource_of,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.lifecycle import next_objects, suspension
 from ciao_kernel.backends.kubernetes.states import job_status
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import mpi_ssh, mpirun

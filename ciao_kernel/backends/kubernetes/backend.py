@@ -37,8 +37,8 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.deletion import Deletions
-    from ciao_kernel.backends.kubernetes.retries import Retries
+    from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+    from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
     from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
     from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
     from ciao_kernel.model.usage import Usage, UsageReport
@@ -73,13 +73,13 @@ class KubernetesBackend:
 
     @cached_property
     def _deletions(self) -> Deletions:
-        from ciao_kernel.backends.kubernetes.deletion import Deletions
+        from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 
         return Deletions()
 
     @cached_property
     def _retries(self) -> Retries:
-        from ciao_kernel.backends.kubernetes.retries import Retries
+        from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
 
         return Retries(self._deletions)
 
@@ -122,12 +122,8 @@ class KubernetesBackend:
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
-        from ciao_kernel.backends.kubernetes import (
-            output_checks,
-            retry_notices,
-            sent_values,
-            submit,
-        )
+        from ciao_kernel.backends.kubernetes import output_checks, sent_values, submit
+        from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
 
         target = await self._targets.of(plan.spec.cluster)
         if plan.name and self._deletions.ends(target.namespace, plan.name):
@@ -152,7 +148,7 @@ class KubernetesBackend:
 
     async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:
         """Settle what a killed kernel left; the next submission tries again after a fault."""
-        from ciao_kernel.backends.kubernetes import unfinished
+        from ciao_kernel.backends.kubernetes.lifecycle import unfinished
 
         if not await unfinished.settle(target, user, emit, self._settings.request_patience):
             self._settled.discard(here)
@@ -173,7 +169,7 @@ class KubernetesBackend:
 
     async def is_host_terminating(self, job: Job) -> bool:
         """Return whether this kernel's pod is being deleted; SIGTERM may follow seconds later."""
-        from ciao_kernel.backends.kubernetes import kernel_pod
+        from ciao_kernel.backends.kubernetes.lifecycle import kernel_pod
 
         return await kernel_pod.ends(await self._target(job))
 
@@ -191,7 +187,7 @@ class KubernetesBackend:
 
     async def set_suspended(self, job: Job, *, suspended: bool) -> None:
         """Suspend or resume a job; see :mod:`.suspension`."""
-        from ciao_kernel.backends.kubernetes import suspension
+        from ciao_kernel.backends.kubernetes.lifecycle import suspension
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -202,8 +198,8 @@ class KubernetesBackend:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
         import shutil
 
-        from ciao_kernel.backends.kubernetes import unfinished
         from ciao_kernel.backends.kubernetes.cluster.build_pods import delete_stale_build_pods
+        from ciao_kernel.backends.kubernetes.lifecycle import unfinished
 
         target = await self._target(job)
         await unfinished.adopt(target, job)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, next_try
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.lifecycle import next_try
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError

@@ -19,9 +19,6 @@ from ciao_kernel.backends.kubernetes import (
     choice,
     claim_checks,
     cpu_request,
-    creation,
-    kernel_pod,
-    next_objects,
     output_checks,
     sent_values,
     validation,
@@ -30,6 +27,7 @@ from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import creation, kernel_pod, next_objects
 from ciao_kernel.backends.kubernetes.manifests import (
     manifest,
     pod_patch,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import apis, next_try, quotas
+from ciao_kernel.backends.kubernetes import apis, quotas
 from ciao_kernel.backends.kubernetes.apis import Api, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import next_try
 from ciao_kernel.backends.kubernetes.manifests import manifest
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many

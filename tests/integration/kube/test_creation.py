@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import creation, unfinished
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import creation, unfinished
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event

@@ -24,11 +24,11 @@ def below(modules: set[str], *packages: str) -> list[str]:
 
 
 def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> None:
-    found = imported("logs", "retries")
+    found = imported("logs", "lifecycle.retries")
     unwanted = (
         "manifests.manifest",
         "following.follow",
-        "resubmission",
+        "lifecycle.resubmission",
         "output.output_sidecar",
         "output.sent_files",
     )
@@ -36,13 +36,13 @@ def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> N
     assert below(found, *packages, "ciao_kernel.oci.", "ciao_kernel.delivery.") == []
 
 
-@pytest.mark.parametrize("module", ["following.follow", "retries"])
+@pytest.mark.parametrize("module", ["following.follow", "lifecycle.retries"])
 def test_who_follows_a_job_imports_no_making_of_jobs_and_no_registry(module: str) -> None:
-    found = imported("retries", module)
+    found = imported("lifecycle.retries", module)
     unwanted = (
         "manifests.manifest",
         "manifests.pod_template",
-        "resubmission",
+        "lifecycle.resubmission",
         "output.sent_files",
         "output.output_registry",
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import deletion
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.deletion import Deletions
+from ciao_kernel.backends.kubernetes.lifecycle import deletion
+from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import kernel_pod
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import kernel_pod
 from ciao_kernel.errors import ClusterFault, Refused
 
 POD = {"metadata": {"name": "ada-1", "uid": "u1"}}

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import next_objects, next_try
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.deletion import Deletions
-from ciao_kernel.backends.kubernetes.known_tries import KnownTries
+from ciao_kernel.backends.kubernetes.lifecycle import next_objects, next_try
+from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
+from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
-from ciao_kernel.backends.kubernetes.resubmission import Resubmission
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest

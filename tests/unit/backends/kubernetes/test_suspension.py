@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import suspension
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import suspension
 from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job, Manifest, Replica

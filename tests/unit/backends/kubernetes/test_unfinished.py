@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import unfinished
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import unfinished
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Event, Job, Notice

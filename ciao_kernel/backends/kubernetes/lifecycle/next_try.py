@@ -119,7 +119,9 @@ async def write(target: Target, made: Objects, job: Job) -> tuple[NextTry | None
     Raises:
         Refused, ClusterFault: From the client.
     """
-    from ciao_kernel.backends.kubernetes import next_objects  # late: a list of jobs makes none
+    from ciao_kernel.backends.kubernetes.lifecycle import (
+        next_objects,  # late: a list of jobs makes none
+    )
 
     body = _record(made, job)
     if body is None or not all(await rights.allowed(target.client, job.place, *rights.CLAIM)):
@@ -180,7 +182,9 @@ async def settle(client: Client, job: Job, item: Manifest) -> bool:
         job: The new try.
         item: Its object.
     """
-    from ciao_kernel.backends.kubernetes import creation  # late: a list of jobs creates nothing
+    from ciao_kernel.backends.kubernetes.lifecycle import (
+        creation,  # late: a list of jobs creates nothing
+    )
 
     at = path(job.place, job.name)
     record = await client.find(at)

@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import next_try, retry_notices
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.deletion import Deletions
 from ciao_kernel.backends.kubernetes.following.losses import Losses
-from ciao_kernel.backends.kubernetes.known_tries import KnownTries
+from ciao_kernel.backends.kubernetes.lifecycle import next_try, retry_notices
+from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.states.status import DELETED
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
@@ -29,7 +29,7 @@ from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Event, Job, Notice, State, Status
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.resubmission import Resubmission
+    from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 
 _LOOK = 0.3
 _LATE = 3.0
@@ -49,7 +49,9 @@ class Retries:
 
     @cached_property
     def _resubmission(self) -> Resubmission:
-        from ciao_kernel.backends.kubernetes.resubmission import Resubmission  # late: rarely needed
+        from ciao_kernel.backends.kubernetes.lifecycle.resubmission import (
+            Resubmission,  # late: rarely needed
+        )
 
         return Resubmission(self._deletions, self._tries)
 

@@ -14,10 +14,11 @@ import logging
 from collections.abc import Iterator
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, creation, rights
+from ciao_kernel.backends.kubernetes import apis, rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import creation
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError, Refused

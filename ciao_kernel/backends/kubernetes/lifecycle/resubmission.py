@@ -15,13 +15,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes import creation, next_objects, next_try, retry_notices, rights
+from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.deletion import Deletions
-from ciao_kernel.backends.kubernetes.known_tries import KnownTries
+from ciao_kernel.backends.kubernetes.lifecycle import (
+    creation,
+    next_objects,
+    next_try,
+    retry_notices,
+)
+from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
+from ciao_kernel.backends.kubernetes.lifecycle.next_try import NextTry
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
-from ciao_kernel.backends.kubernetes.next_try import NextTry
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused
