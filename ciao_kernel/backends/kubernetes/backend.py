@@ -18,9 +18,9 @@ from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
-from ciao_kernel.backends.kubernetes.lookup import Lookup
+from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
+from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.submissions import Submissions
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import configured
@@ -37,9 +37,9 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.existing.warm_inputs import WarmInputs
     from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
     from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
-    from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
     from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
     from ciao_kernel.model.usage import Usage, UsageReport
     from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
@@ -67,7 +67,7 @@ class KubernetesBackend:
 
     @cached_property
     def _inputs(self) -> WarmInputs:
-        from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
+        from ciao_kernel.backends.kubernetes.existing.warm_inputs import WarmInputs
 
         return WarmInputs()
 
@@ -224,8 +224,8 @@ class KubernetesBackend:
 
     async def details(self, job: Job) -> Details:
         """Return details from the job's object, its pods and their events."""
-        from ciao_kernel.backends.kubernetes import details, job_events
         from ciao_kernel.backends.kubernetes.apis import template_holder
+        from ciao_kernel.backends.kubernetes.existing import details, job_events
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -246,7 +246,7 @@ class KubernetesBackend:
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
         """Return a replica's output so far: from its pod, otherwise from its saved log."""
-        from ciao_kernel.backends.kubernetes import logs
+        from ciao_kernel.backends.kubernetes.existing import logs
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -261,7 +261,7 @@ class KubernetesBackend:
         Raises:
             BackendError: The container is not running, or the command cannot be run.
         """
-        from ciao_kernel.backends.kubernetes import pod_command
+        from ciao_kernel.backends.kubernetes.existing import pod_command
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -280,8 +280,8 @@ class KubernetesBackend:
 
     async def check_feeding(self, plan: Plan) -> None:
         """Check the right to write to the job's pods."""
-        from ciao_kernel.backends.kubernetes import warm_inputs
         from ciao_kernel.backends.kubernetes.cluster import checks
+        from ciao_kernel.backends.kubernetes.existing import warm_inputs
 
         target = await self._targets.of(plan.spec.cluster)
         await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)
@@ -309,7 +309,7 @@ class KubernetesBackend:
         Raises:
             BackendError: This user may not enter pods, or the API server does not answer.
         """
-        from ciao_kernel.backends.kubernetes import stacks
+        from ciao_kernel.backends.kubernetes.existing import stacks
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -324,7 +324,7 @@ class KubernetesBackend:
         Raises:
             BackendError: This user may not enter pods, or the API server does not answer.
         """
-        from ciao_kernel.backends.kubernetes import stacks
+        from ciao_kernel.backends.kubernetes.existing import stacks
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -333,7 +333,7 @@ class KubernetesBackend:
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return the right that this user lacks to enter pods; "" if none is missing."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         return await debugging.why_not(await self._targets.of(spec.cluster))
 
@@ -341,7 +341,7 @@ class KubernetesBackend:
         self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
     ) -> bool:
         """Connect a person with a process that waits at a prompt, by one exec."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -351,7 +351,7 @@ class KubernetesBackend:
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line, by one exec."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -365,7 +365,7 @@ class KubernetesBackend:
         Raises:
             BackendError: Nothing measures them, or this user may not ask.
         """
-        from ciao_kernel.backends.kubernetes import usage
+        from ciao_kernel.backends.kubernetes.existing import usage
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -376,7 +376,7 @@ class KubernetesBackend:
         self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
     ) -> None:
         """Measure a replica every two seconds until its container ends."""
-        from ciao_kernel.backends.kubernetes import usage
+        from ciao_kernel.backends.kubernetes.existing import usage
 
         job = self._retries.current(job)
         target = await self._target(job)

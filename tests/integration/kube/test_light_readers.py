@@ -24,7 +24,7 @@ def below(modules: set[str], *packages: str) -> list[str]:
 
 
 def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> None:
-    found = imported("logs", "lifecycle.retries")
+    found = imported("existing.logs", "lifecycle.retries")
     unwanted = (
         "manifests.manifest",
         "following.follow",

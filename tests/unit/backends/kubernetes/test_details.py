@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import details
+from ciao_kernel.backends.kubernetes.existing import details
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job
 

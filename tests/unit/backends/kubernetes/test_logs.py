@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import logs
 from ciao_kernel.backends.kubernetes.apis import operator_v1, replica_list, trainer
 from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX
+from ciao_kernel.backends.kubernetes.existing import logs
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock

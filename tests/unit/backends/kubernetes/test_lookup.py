@@ -13,7 +13,7 @@ import pytest
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
-from ciao_kernel.backends.kubernetes.submissions import Submissions
+from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import ClusterSpec, Job

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import details
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     OPERATOR_V1,
@@ -22,6 +21,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     job_metadata,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.existing import details
 from ciao_kernel.backends.kubernetes.manifests import manifest
 from ciao_kernel.backends.kubernetes.output import output_sidecar
 from ciao_kernel.backends.kubernetes.output.output_registry import Push

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import details, pod_program, quotas
+from ciao_kernel.backends.kubernetes import quotas
 from ciao_kernel.backends.kubernetes.apis import (
     TRAINER,
     job_metadata,
@@ -17,6 +17,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     of_pod,
     template_holder,
 )
+from ciao_kernel.backends.kubernetes.existing import details, pod_program
 from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
     manifest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import usage
+from ciao_kernel.backends.kubernetes.existing import usage
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.usage import Usage, UsageReport

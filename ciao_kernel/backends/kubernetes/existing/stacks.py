@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ciao_kernel.backends.kubernetes import pod_program
-from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
+from ciao_kernel.backends.kubernetes.existing import pod_program
+from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client

@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import pod_program
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.existing import pod_program
+from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube import quantities

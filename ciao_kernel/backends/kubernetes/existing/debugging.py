@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import pod_program
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.pod_answer import PodAnswer
+from ciao_kernel.backends.kubernetes.existing import pod_program
+from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.delivery import site_folder
 from ciao_kernel.errors import BackendError

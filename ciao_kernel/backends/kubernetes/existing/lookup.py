@@ -14,9 +14,9 @@ from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.existing.submissions import Submission, Submissions
 from ciao_kernel.backends.kubernetes.lifecycle import next_try
 from ciao_kernel.backends.kubernetes.states import job_status, status
-from ciao_kernel.backends.kubernetes.submissions import Submission, Submissions
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
