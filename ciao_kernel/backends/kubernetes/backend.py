@@ -95,9 +95,9 @@ class KubernetesBackend:
 
     async def check(self, plan: Plan) -> None:
         """Check that the cluster can run the job and that the user may run it."""
-        from ciao_kernel.backends.kubernetes import choice, output_checks
         from ciao_kernel.backends.kubernetes.cluster import checks
         from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
+        from ciao_kernel.backends.kubernetes.submission import choice, output_checks
         from ciao_kernel.delivery import checkpoints
 
         volumes.check(plan, self._settings.host_folders)
@@ -115,15 +115,15 @@ class KubernetesBackend:
 
         With ``%dryrun=server`` the server has checked them and would accept them.
         """
-        from ciao_kernel.backends.kubernetes import preview
+        from ciao_kernel.backends.kubernetes.submission import preview
 
         target = await self._targets.of(plan.spec.cluster)
         return await preview.text(plan, builder, target, self._settings)
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
-        from ciao_kernel.backends.kubernetes import output_checks, sent_values, submit
         from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
+        from ciao_kernel.backends.kubernetes.submission import output_checks, sent_values, submit
 
         target = await self._targets.of(plan.spec.cluster)
         if plan.name and self._deletions.ends(target.namespace, plan.name):
@@ -298,7 +298,7 @@ class KubernetesBackend:
 
     async def way_back(self, plan: Plan) -> WayBack:
         """Return how files of a run leave warm pods, see :mod:`.warm_files`."""
-        from ciao_kernel.backends.kubernetes import warm_files
+        from ciao_kernel.backends.kubernetes.submission import warm_files
 
         target = await self._targets.of(plan.spec.cluster)
         return await warm_files.way_back(plan, target, self._settings)

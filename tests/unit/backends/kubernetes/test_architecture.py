@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import architecture
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.submission import architecture
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.magics import parse

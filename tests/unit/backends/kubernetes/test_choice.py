@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import choice
 from ciao_kernel.backends.kubernetes.apis import JOB, MPI_OPERATOR, OPERATOR_V1, TRAINER
 from ciao_kernel.backends.kubernetes.apis.trainer import RUNTIME_FIRST
-from ciao_kernel.backends.kubernetes.choice import Choice
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.submission import choice
+from ciao_kernel.backends.kubernetes.submission.choice import Choice
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.kube import responses

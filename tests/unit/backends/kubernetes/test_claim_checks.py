@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import claim_checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.submission import claim_checks
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.magics.volumes import Volumes

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import cpu_request
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.submission import cpu_request
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SettingError
 from ciao_kernel.magics import parse

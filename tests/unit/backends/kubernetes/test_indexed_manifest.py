@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import quotas
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, job_metadata, of_item
 from ciao_kernel.backends.kubernetes.manifests import (
     indexed_manifest,
@@ -19,7 +18,8 @@ from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
     manifest,
 )
-from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
+from ciao_kernel.backends.kubernetes.submission import quotas
+from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import parse

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_checks
 from ciao_kernel.backends.kubernetes.output import output_store
+from ciao_kernel.backends.kubernetes.submission import output_checks
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaGroup

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import pod_resources
-from ciao_kernel.backends.kubernetes.pod_resources import Defaults
+from ciao_kernel.backends.kubernetes.submission import pod_resources
+from ciao_kernel.backends.kubernetes.submission.pod_resources import Defaults
 
 
 def container(cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:

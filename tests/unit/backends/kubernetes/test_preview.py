@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.backends.kubernetes.preview import as_yaml
+from ciao_kernel.backends.kubernetes.submission.preview import as_yaml
 
 PROGRAM = "#%worker=2\n\nfor step in range(3):\n    print('step', step)\n"
 OWN = '"""Starts ciao\'s parts."""\n\nimport sys\n'

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import quotas
 from ciao_kernel.backends.kubernetes.apis import (
     TRAINER,
     job_metadata,
@@ -25,7 +24,8 @@ from ciao_kernel.backends.kubernetes.manifests import (
     shared_runtime,
 )
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
+from ciao_kernel.backends.kubernetes.submission import quotas
+from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Artifact, Job, Manifest, Replica

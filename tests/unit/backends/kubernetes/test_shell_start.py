@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import choice
 from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.backends.kubernetes.manifests import manifest, pod_template, replica_variables
+from ciao_kernel.backends.kubernetes.submission import choice
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import quotas
 from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, job_metadata, of_item, of_pod
 from ciao_kernel.backends.kubernetes.manifests import manifest, trainer_manifest
-from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS
+from ciao_kernel.backends.kubernetes.submission import quotas
+from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Job, Manifest, Replica

@@ -13,13 +13,14 @@ from decimal import Decimal
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes import apis, limit_ranges, pod_resources
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.pod_resources import NO_DEFAULTS, Defaults
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.submission import limit_ranges, pod_resources
+from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS, Defaults
 from ciao_kernel.errors import BackendError, NoRoom
 from ciao_kernel.kube.quantities import quantity, shown
 from ciao_kernel.model import Manifest

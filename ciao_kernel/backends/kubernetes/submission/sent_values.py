@@ -37,7 +37,7 @@ async def giver(
         CiaoError: The cell names a way that is not possible.
     """
     # Late: who only reads pods, as `ciao logs` does, checks no way.
-    from ciao_kernel.backends.kubernetes import output_checks
+    from ciao_kernel.backends.kubernetes.submission import output_checks
 
     spec, other = plan.spec, (AnyLanguage, Launching)
     if not spec.output_names or spec.warm is not None or isinstance(plan.framework, other):
@@ -66,7 +66,7 @@ async def detached_notice(plan: Plan, target: Target, job: Job, settings: Settin
         job: The job.
         settings: Waiting times.
     """
-    from ciao_kernel.backends.kubernetes import output_checks  # late: see giver
+    from ciao_kernel.backends.kubernetes.submission import output_checks  # late: see giver
 
     if plan.spec.output_paths or await giver(plan, target, settings) is None:
         return ""

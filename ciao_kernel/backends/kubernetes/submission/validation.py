@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ciao_kernel.backends.kubernetes import apis, quotas
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes.manifests import manifest
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import Manifest, naming
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import choice, submit, validation
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
 from ciao_kernel.backends.kubernetes.manifests import manifest, queue_request
+from ciao_kernel.backends.kubernetes.submission import choice, submit, validation
 from ciao_kernel.config import Settings
 from ciao_kernel.model import DryRun, naming
 from ciao_kernel.plugins import Builder, Plan

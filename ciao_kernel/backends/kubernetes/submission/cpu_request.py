@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import limit_ranges
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.submission import limit_ranges
 from ciao_kernel.config import Settings
 from ciao_kernel.plugins import Plan
 

@@ -13,16 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import (
-    apis,
-    architecture,
-    choice,
-    claim_checks,
-    cpu_request,
-    output_checks,
-    sent_values,
-    validation,
-)
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
@@ -40,6 +31,15 @@ from ciao_kernel.backends.kubernetes.output import output_claim, output_registry
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
+from ciao_kernel.backends.kubernetes.submission import (
+    architecture,
+    choice,
+    claim_checks,
+    cpu_request,
+    output_checks,
+    sent_values,
+    validation,
+)
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused, SpecError
 from ciao_kernel.model import Job, Notice, naming

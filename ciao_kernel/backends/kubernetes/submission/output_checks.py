@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes import choice, rights
+from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes.output import (
     output_store,
 )
 from ciao_kernel.backends.kubernetes.rights import Right
+from ciao_kernel.backends.kubernetes.submission import choice
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
