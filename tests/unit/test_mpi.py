@@ -25,7 +25,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import mpi_ssh, mpirun
 from ciao_kernel.model import Gpu, Job, Replica, Resources
 from ciao_kernel.plugins import replica_command
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 from tests.unit.test_frameworks import ARTIFACT, spec
 
 WORKERS = (Replica("worker", 0), Replica("worker", 1))

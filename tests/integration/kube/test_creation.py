@@ -22,7 +22,7 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event
 from tests.helpers.api_objects import ApiObjects
 from tests.integration.kube.test_responses import access, client, serving
-from tests.unit.backends.kubernetes.test_creation import MAPS, ROLE, WHOLE, made, owned
+from tests.unit.backends.kubernetes.lifecycle.test_creation import MAPS, ROLE, WHOLE, made, owned
 
 WRITES = ("POST", "PATCH")
 LONG_AGO = 1000.0
@@ -130,7 +130,7 @@ PROGRAM = textwrap.dedent(
     from ciao_kernel.backends.kubernetes.target import Target
     from ciao_kernel.kube.client import Client
     from tests.integration.kube.test_responses import access
-    from tests.unit.backends.kubernetes.test_creation import made
+    from tests.unit.backends.kubernetes.lifecycle.test_creation import made
 
     async def main():
         async with Client(access(sys.argv[1]), 60) as api:

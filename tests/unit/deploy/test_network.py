@@ -18,7 +18,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     template_holder,
 )
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 from tests.unit.deploy.test_launch import launch as launch
 from tests.unit.deploy.test_launch import pod as launched
 

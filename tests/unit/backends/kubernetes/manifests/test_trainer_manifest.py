@@ -14,8 +14,8 @@ from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Job, Manifest, Replica
-from tests.unit.backends.kubernetes.test_indexed_manifest import TF, TORCH, plan_of
-from tests.unit.backends.kubernetes.test_manifest import build, source
+from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import TF, TORCH, plan_of
+from tests.unit.backends.kubernetes.manifests.test_manifest import build, source
 
 IMAGE = "%image=team/image:1\n"
 PLAIN = "%framework=python\n%worker=2\n"

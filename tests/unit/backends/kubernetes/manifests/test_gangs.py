@@ -17,8 +17,8 @@ from ciao_kernel.backends.kubernetes.apis import (
 from ciao_kernel.backends.kubernetes.manifests import gangs, manifest
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError, UsageError
-from tests.unit.backends.kubernetes.test_indexed_manifest import plan_of
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import plan_of
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 TF = "%framework=tensorflow\n%ps=1\n%worker=2\n"
 ELASTIC = "%framework=pytorch\n%worker=4\n%min=2\n%max=6\n"

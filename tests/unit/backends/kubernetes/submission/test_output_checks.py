@@ -15,7 +15,7 @@ from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaGroup
 from ciao_kernel.model.spec import BuildSpec, OutputWay
 from ciao_kernel.session import planning
-from tests.unit.backends.kubernetes.test_checks import ALL, Server, target
+from tests.unit.backends.kubernetes.cluster.test_checks import ALL, Server, target
 
 LOGS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
 GET_ONLY = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/exec"]}

@@ -20,7 +20,7 @@ from ciao_kernel.model import (
     VolumeKind,
 )
 from ciao_kernel.plugins import Plan
-from tests.unit.backends.kubernetes.test_manifest import REGISTRY, objects, pod
+from tests.unit.backends.kubernetes.manifests.test_manifest import REGISTRY, objects, pod
 
 HEAD = "%framework=tensorflow\n%worker=1\n"
 ALL = "data/a:in:ro nfs://h/e:/nfs tmp:1Gi:t memory:2Gi:m"

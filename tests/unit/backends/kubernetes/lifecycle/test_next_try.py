@@ -22,8 +22,8 @@ from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
-from tests.unit.backends.kubernetes.test_manifest import objects
-from tests.unit.backends.kubernetes.test_retries import HEAD, again
+from tests.unit.backends.kubernetes.lifecycle.test_retries import HEAD, again
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 
 def recorded(made: Objects, **change: Any) -> Manifest:

@@ -10,8 +10,8 @@ from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job
 from tests.helpers.trainer_crds import VERSIONS, Release
-from tests.unit.backends.kubernetes.test_indexed_manifest import plan_of
-from tests.unit.backends.kubernetes.test_manifest import build, source
+from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import plan_of
+from tests.unit.backends.kubernetes.manifests.test_manifest import build, source
 
 FIELDS = {
     "2.0.0": None,

@@ -19,7 +19,7 @@ from ciao_kernel.model import (
     VolumeKind,
 )
 from ciao_kernel.plugins import Plan
-from tests.unit.backends.kubernetes.test_manifest import REGISTRY, objects, pod
+from tests.unit.backends.kubernetes.manifests.test_manifest import REGISTRY, objects, pod
 
 HEAD = "%framework=tensorflow\n%worker=1\n"
 

@@ -18,7 +18,7 @@ from ciao_kernel.frameworks.python import Python
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.model import Job, JobSpec, Owner, Replica, ReplicaGroup, Source, SourceFile
 from ciao_kernel.plugins import Framework, Plan
-from tests.unit.backends.kubernetes.test_checks import ALL, Server, target
+from tests.unit.backends.kubernetes.cluster.test_checks import ALL, Server, target
 
 LOGS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/log"]}
 

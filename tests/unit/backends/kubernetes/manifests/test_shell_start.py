@@ -19,7 +19,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import ApiName, Artifact, Job, Owner, Source, SourceFile
 from ciao_kernel.plugins import Build, Plan
-from tests.unit.backends.kubernetes.test_manifest import REGISTRY, build, source
+from tests.unit.backends.kubernetes.manifests.test_manifest import REGISTRY, build, source
 
 HEADER = "%framework=custom\n%worker=3\n%command=prog '$(HOME)' {cell}\n"
 IMAGE = "%image=team/lua:5\n"

@@ -19,7 +19,7 @@ from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.kube import responses
 from ciao_kernel.model import ApiName
 from ciao_kernel.plugins import Plan
-from tests.unit.backends.kubernetes.test_indexed_manifest import TF, plan_of
+from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import TF, plan_of
 
 SILENT = (
     'Internal error occurred: failed calling webhook "validator.trainjob.trainer.kubeflow.org": '

@@ -13,7 +13,7 @@ from ciao_kernel.backends.kubernetes.following.current_status import CurrentStat
 from ciao_kernel.backends.kubernetes.states import partial_start, status
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Job, Replica, State, Status
-from tests.unit.backends.kubernetes.test_foreseen import job, pod
+from tests.unit.backends.kubernetes.states.test_foreseen import job, pod
 
 ZERO, ONE = Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mine", "kubernetes", "tensorflow", (ZERO, ONE), 0.0, "team", uid="j")

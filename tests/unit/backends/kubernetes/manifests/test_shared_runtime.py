@@ -29,9 +29,9 @@ from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Artifact, Job, Manifest, Replica
-from tests.unit.backends.kubernetes.test_indexed_manifest import TF, TORCH, plan_of
-from tests.unit.backends.kubernetes.test_manifest import build, source
-from tests.unit.backends.kubernetes.test_trainer_manifest import IMAGE, PLAIN
+from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import TF, TORCH, plan_of
+from tests.unit.backends.kubernetes.manifests.test_manifest import build, source
+from tests.unit.backends.kubernetes.manifests.test_trainer_manifest import IMAGE, PLAIN
 
 FIELDS = Fields()
 OLDER = Fields(patches=False, deadline=False, grace=False)

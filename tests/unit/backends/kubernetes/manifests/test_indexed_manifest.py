@@ -25,7 +25,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Job, Manifest, Owner, Replica
 from ciao_kernel.plugins import Plan
-from tests.unit.backends.kubernetes.test_manifest import REGISTRY, build, source
+from tests.unit.backends.kubernetes.manifests.test_manifest import REGISTRY, build, source
 
 TF = "%framework=tensorflow\n%ps=1\n%worker=2\n"
 TORCH = "%framework=pytorch\n%worker=1\n"

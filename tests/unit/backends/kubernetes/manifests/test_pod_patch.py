@@ -11,7 +11,7 @@ import yaml
 from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.manifests import manifest, pod_patch
 from ciao_kernel.errors import SpecError
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 CELL = "%framework=tensorflow\n%ps=1\n%worker=2\n"
 

@@ -10,7 +10,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.states import sidecars, status
 from ciao_kernel.model import Job, Replica, State, Status
-from tests.unit.backends.kubernetes.test_foreseen import LEAVING, job, pod
+from tests.unit.backends.kubernetes.states.test_foreseen import LEAVING, job, pod
 
 PS, ZERO, ONE = Replica("ps", 0), Replica("worker", 0), Replica("worker", 1)
 JOB = Job("mine", "kubernetes", "tensorflow", (PS, ZERO, ONE), 0.0, "team", uid="j")

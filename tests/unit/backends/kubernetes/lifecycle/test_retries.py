@@ -21,10 +21,10 @@ from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest, Replica
-from tests.unit.backends.kubernetes import test_indexed_manifest as indexed
-from tests.unit.backends.kubernetes import test_shared_runtime as shared
-from tests.unit.backends.kubernetes import test_trainer_manifest as trained
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests import test_indexed_manifest as indexed
+from tests.unit.backends.kubernetes.manifests import test_shared_runtime as shared
+from tests.unit.backends.kubernetes.manifests import test_trainer_manifest as trained
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 HEAD = "%framework=tensorflow\n%worker=2\n%retries=3\n"
 
