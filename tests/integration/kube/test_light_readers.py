@@ -27,6 +27,7 @@ def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> N
     found = imported("existing.logs", "lifecycle.retries")
     unwanted = (
         "manifests.manifest",
+        "manifests.job_objects",
         "following.follow",
         "lifecycle.resubmission",
         "output.output_sidecar",
@@ -41,6 +42,7 @@ def test_who_follows_a_job_imports_no_making_of_jobs_and_no_registry(module: str
     found = imported("lifecycle.retries", module)
     unwanted = (
         "manifests.manifest",
+        "manifests.job_objects",
         "manifests.pod_template",
         "lifecycle.resubmission",
         "output.sent_files",

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests import manifest
+from ciao_kernel.backends.kubernetes.manifests import job_objects
 from ciao_kernel.backends.kubernetes.submission import submit
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
@@ -71,7 +71,7 @@ def test_a_replica_requests_processors_unless_the_namespace_decides(
             return web.json_response({"items": [{"spec": {"limits": rules}}]})
         return web.json_response({"items": [], "metadata": {"name": "team"}})
 
-    async def main() -> manifest.Objects:
+    async def main() -> job_objects.Objects:
         settings = Settings()
         async with client(handler) as api:
             _, made = await submit.prepare(

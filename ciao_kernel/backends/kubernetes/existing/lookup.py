@@ -7,19 +7,23 @@ import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.existing.listed_jobs import (
+    JobWithStatus,
+    PodsByJob,
+    by_job,
+    job_of,
+    with_status,
+)
 from ciao_kernel.backends.kubernetes.existing.submissions import Submission, Submissions
-from ciao_kernel.backends.kubernetes.lifecycle import next_try
-from ciao_kernel.backends.kubernetes.states import job_status, status
+from ciao_kernel.backends.kubernetes.lifecycle import next_try, try_record
 from ciao_kernel.errors import BackendError, ClusterFault, NoSuchJob, Refused, UsageError
-from ciao_kernel.kube.server_clock import ServerClock
-from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, Status
+from ciao_kernel.model import Job, Manifest
 from ciao_kernel.model.queries import Where
 
 _log = logging.getLogger(__name__)
@@ -28,7 +32,6 @@ _ELSEWHERE = 4.0
 """Seconds in which another cluster must answer whether it has a job."""
 _PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
 
-JobWithStatus = tuple[Job, Status]
 _Answer = list[Manifest] | BaseException
 """The objects of one kind, or why they could not be listed."""
 
@@ -123,7 +126,7 @@ class Lookup:
             ) from error
         selector = job_metadata.selector(job)
         pods = pages(target.client, f"/api/v1/namespaces/{job.place}/pods", selector)
-        return _with_status(job, item, _by_job(await pods), target.client.clock)
+        return with_status(job, item, by_job(await pods), target.client.clock)
 
     async def _elsewhere(self, name: str, here: Target) -> list[JobWithStatus]:
         """Return the existing jobs of this name that this machine submitted elsewhere."""
@@ -195,7 +198,7 @@ class Lookup:
             """Return the records of next tries that do not exist yet, as far as the rights go."""
             with contextlib.suppress(Refused):
                 at = f"/api/v1{scope}/configmaps"
-                return await pages(target.client, at, next_try.SELECTOR)
+                return await pages(target.client, at, try_record.SELECTOR)
             return []
 
         async def of_all_kinds() -> tuple[list[tuple[Api, str]], list[_Answer]]:
@@ -224,9 +227,9 @@ class Lookup:
             ours = [one for one in apis.OPERATOR_V1.plurals if one in served] or served
             right = f"list {', '.join(ours)} of {apis.OPERATOR_V1.group}"
             raise _not_allowed(target, right, everywhere=everywhere)
-        states: _States = {}
+        states: PodsByJob = {}
         if isinstance(pods, list):
-            states = _by_job(pods)
+            states = by_job(pods)
         elif any(isinstance(answer, list) and answer for answer in answers):
             raise _not_allowed(target, "list pods", everywhere=everywhere)
         clock, found = target.client.clock, []
@@ -234,15 +237,15 @@ class Lookup:
             for item in answer if isinstance(answer, list) else ():
                 with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
                     job = self.here(job_of(item, plural, context, clock))
-                    found.append(_with_status(job, item, states, clock))
+                    found.append(with_status(job, item, states, clock))
         known = {(job.place, job.name) for job, _ in found}
         for item in waiting if isinstance(waiting, list) else ():
             with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
-                if record := next_try.read(item, item["metadata"]["namespace"]):
+                if record := try_record.read(item, item["metadata"]["namespace"]):
                     kind = apis.resource_of(record.made.path)
                     job = self.here(job_of(record.last, kind, context, clock))
                     if (job.place, job.name) not in known:
-                        found.append(_with_status(job, record.last, states, clock))
+                        found.append(with_status(job, record.last, states, clock))
         return found
 
 
@@ -256,45 +259,6 @@ async def _check_namespace(target: Target) -> None:
                 f"there is no namespace {target.namespace} in {target.client.access.source}.",
                 "`kubectl get namespaces` lists all namespaces.",
             ) from None
-
-
-_States = dict[tuple[str, str], list[tuple[Manifest, ReplicaStatus]]]
-"""Pods and their statuses, by the namespace and the name of their jobs."""
-
-
-def job_of(item: Manifest, resource: str, context: str, clock: ServerClock) -> Job:
-    """Return the job of an object, with the time of its creation by this machine's clock.
-
-    Raises:
-        KeyError, ValueError: The object is not a job of ciao.
-    """
-    created = clock.to_local(status.stamp(item["metadata"].get("creationTimestamp")))
-    return replace(job_metadata.job(item, created, resource), context=context)
-
-
-def _by_job(pods: list[Manifest]) -> _States:
-    found: _States = {}
-    for pod in pods:
-        with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
-            meta = pod["metadata"]
-            name = job_metadata.job_name(pod)
-            if replica := job_metadata.replica(pod):
-                known = found.setdefault((meta["namespace"], name), [])
-                known.append((pod, status.of_pod(pod, replica)))
-    return found
-
-
-def _with_status(job: Job, item: Manifest, states: _States, clock: ServerClock) -> JobWithStatus:
-    seen: dict[Replica, ReplicaStatus] = {}
-    if next_try.is_recorded(item):
-        return job, next_try.status(job_status.of_job(job, item, seen))
-    for pod, one in states.get((job.place, job.name), ()):
-        if job_metadata.is_part_of(pod, job.uid, job.run):
-            log = Path(job.folder, f"{one.replica}.log")
-            seen[one.replica] = replace(one, log=str(log)) if log.exists() else one
-    now = job_status.of_job(job, item, seen)
-    now = job_status.settled(now) if now.state.over else now
-    return job, status.at_local_time(now, clock)
 
 
 def _forbids(answer: BaseException) -> bool:

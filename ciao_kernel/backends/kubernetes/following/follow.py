@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.outages import Outages
 from ciao_kernel.backends.kubernetes.following import spec_changes
 from ciao_kernel.backends.kubernetes.following.current_status import CurrentStatus
+from ciao_kernel.backends.kubernetes.following.end_waits import EndWaits
 from ciao_kernel.backends.kubernetes.following.job_watches import JobWatches
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.following.losses import Losses
@@ -28,10 +29,6 @@ from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _TICK = 0.5
 """Seconds after which the state is checked without any change: time limits may have passed."""
-_LAST_WORDS = 0.5
-"""Seconds after a job's end in which all replicas are read: others may fail with it."""
-_SKEW = 60.0
-"""Seconds by which the clocks of a cluster's machines may differ."""
 _PACE = 0.05
 """Minimum seconds between two checks of the state: a thousand pods change one by one."""
 
@@ -85,6 +82,7 @@ class _Follower:
         self._awake = asyncio.Event()
         self._watches = JobWatches(client, job, path, self._awake)
         self._clock = client.clock
+        self._waits = EndWaits(job, settings, client.clock)
         oldest = status.text(self._clock.to_server(since)) if since else None
         self._partial_output = bool(since)  # saved lines have no times
         self._kept = LogFiles(logs, write=not since)
@@ -168,9 +166,9 @@ class _Follower:
             if now.state.over and not now.foreseen:
                 over_since = over_since or time.monotonic()
                 waited = time.monotonic() - over_since
-                drained = self._members.drained(self._wait_predicate(now, waited))
+                drained = self._members.drained(self._waits.predicate(now, self._item, waited))
                 # A pod that seems to run may be gone without an event.
-                late = waited > self._settings.linger + _LAST_WORDS
+                late = waited > self._waits.moment
                 drained = drained and not self._returned.fetching
                 if (drained or late) and self._pods_are_current() and drained:
                     for event in (*self._members.output(), *self._returned.last_events()):
@@ -249,31 +247,9 @@ class _Follower:
         self._watches.list_pods_again()
         return False
 
-    @property
-    def _grace(self) -> float:
-        """Seconds after a job's end in which its pods end and their last lines arrive."""
-        own = self._settings.grace(self._job.grace)
-        return self._settings.linger + own + _LAST_WORDS
-
-    def _wait_predicate(self, now: Status, waited: float) -> Callable[[Replica], bool]:
-        """Return a test for replicas to wait for, so many seconds after the job's end.
-
-        Workers get a moment to end by themselves (`linger`), and then their grace period to write
-        their last lines. The test is false for a PS, for pods that are kept or can never start, and
-        for pods that hang since the end of a job long ago.
-        """
-        item = self._item or {}
-        if waited <= _LAST_WORDS:
-            return lambda _: True
-        long_ago = now.since and self._clock.now() - now.since > waited + _SKEW
-        if now.hopeless or job_status.keeps_pods(item) or long_ago:
-            return lambda _: False
-        endless, within = job_metadata.endless(item), waited <= self._grace
-        return lambda replica: within and replica.role not in endless
-
     def _gone(self, since: float) -> bool:
         """Return whether a deleted job's pods are gone and read, or their time is over."""
-        if time.monotonic() - since > self._grace:
+        if time.monotonic() - since > self._waits.grace:
             return True
         pods = any(pod is not None for pod in self._members.present().values())
         return not pods and self._members.drained(lambda _: True)

@@ -18,7 +18,7 @@ import asyncio
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused

@@ -16,7 +16,7 @@ from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+    from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 
 _GONE = 30.0
 """Seconds that pods may take to end beyond their grace period."""
@@ -199,9 +199,8 @@ def _key(job: Job) -> _Key:
 
 def _grace(pod: Manifest) -> float:
     """Return the seconds in which a deleted pod ends if its node answers."""
-    from ciao_kernel.backends.kubernetes.output import (
-        output_sidecar,  # late: `ciao logs` deletes nothing
-    )
+    # Late: `ciao logs` deletes nothing.
+    from ciao_kernel.backends.kubernetes.output import output_sidecar
 
     if (own := output_sidecar.grace(pod)) is not None:
         return own

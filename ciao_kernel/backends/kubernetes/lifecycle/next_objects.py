@@ -16,7 +16,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     trainer,
 )
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Manifest

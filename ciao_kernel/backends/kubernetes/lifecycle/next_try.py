@@ -13,90 +13,22 @@ optional rights for ConfigMaps; without them there is none.
 
 from __future__ import annotations
 
-import base64
-import copy
-import gzip
-import json
 import logging
-import zlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, rights
-from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder, trainer
+from ciao_kernel.backends.kubernetes import rights
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.lifecycle import try_record
+from ciao_kernel.backends.kubernetes.lifecycle.try_record import NextTry
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Manifest, State, Status
+from ciao_kernel.model import Job, Manifest
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+    from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 
 _log = logging.getLogger(__name__)
-
-LABEL = "ciao-kernel/next-try"
-"""Label of the records whose try nobody has seen yet."""
-SELECTOR = f"{job_metadata.OURS},{LABEL}"
-_LAST_UID = "ciao-kernel/last-uid"
-_LAST_RUN = "ciao-kernel/last-run"
-"""Annotations with the uid and the submission of the try before."""
-_KEY = "objects"
-_MOST_BYTES = 1_000_000
-"""Size of a record; a ConfigMap holds 1 MiB."""
-_LARGEST = 1 << 24
-"""Bytes of its objects; anybody may have written them."""
-_BESIDE = ("ConfigMap", "Service", trainer.RUNTIME)
-"""Kinds of the objects beside a job."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextTry:
-    """A recorded try."""
-
-    made: Objects
-    item: Manifest
-    """The record."""
-
-    @property
-    def uid(self) -> str:
-        """The uid of the record."""
-        return str(self.item["metadata"]["uid"])
-
-    @property
-    def first_uid(self) -> str:
-        """The uid of the job's first try."""
-        return _note(self.item, job_metadata.FIRST_UID)
-
-    @property
-    def number(self) -> int:
-        """The number of the try."""
-        return int(_note(self.made.job, job_metadata.TRY) or 2)
-
-    @property
-    def path(self) -> str:
-        """The path of the job's object, which does not exist now."""
-        return f"{self.made.path}/{self.made.job['metadata']['name']}"
-
-    @property
-    def before(self) -> Objects:
-        """The objects of the try before, as far as a deletion needs them."""
-        return replace(self.made, job=self.last)
-
-    @property
-    def last(self) -> Manifest:
-        """The object of the try before, as far as lists and descriptions need it."""
-        job, record = copy.deepcopy(self.made.job), self.item["metadata"]
-        meta = job["metadata"]
-        meta["uid"] = _note(self.item, _LAST_UID)
-        meta["creationTimestamp"] = record.get("creationTimestamp")
-        meta["labels"] = {**(meta.get("labels") or {}), LABEL: "true"}
-        notes = meta["annotations"]
-        notes |= {
-            job_metadata.RUN: _note(self.item, _LAST_RUN),
-            job_metadata.TRY: str(self.number - 1),
-        }
-        return job
 
 
 def path(place: str, name: str = "") -> str:
@@ -119,11 +51,10 @@ async def write(target: Target, made: Objects, job: Job) -> tuple[NextTry | None
     Raises:
         Refused, ClusterFault: From the client.
     """
-    from ciao_kernel.backends.kubernetes.lifecycle import (
-        next_objects,  # late: a list of jobs makes none
-    )
+    # Late: a list of jobs makes none.
+    from ciao_kernel.backends.kubernetes.lifecycle import next_objects
 
-    body = _record(made, job)
+    body = try_record.record(made, job)
     if body is None or not all(await rights.allowed(target.client, job.place, *rights.CLAIM)):
         _log.info("the next try of %s is not written down", job.name)
         return None, False
@@ -162,7 +93,7 @@ async def find(client: Client, place: str, name: str) -> NextTry | None:
         if error.code != 403:
             raise
         return None
-    return read(item, place) if item else None
+    return try_record.read(item, place) if item else None
 
 
 async def of_job(client: Client, job: Job) -> NextTry | None:
@@ -182,25 +113,24 @@ async def settle(client: Client, job: Job, item: Manifest) -> bool:
         job: The new try.
         item: Its object.
     """
-    from ciao_kernel.backends.kubernetes.lifecycle import (
-        creation,  # late: a list of jobs creates nothing
-    )
+    # Late: a list of jobs creates nothing.
+    from ciao_kernel.backends.kubernetes.lifecycle import creation
 
     at = path(job.place, job.name)
     record = await client.find(at)
-    if record is None or _note(record, job_metadata.FIRST_UID) != job.identity:
+    if record is None or try_record.note(record, job_metadata.FIRST_UID) != job.identity:
         return False
-    told = read(record, job.place)
+    told = try_record.read(record, job.place)
     if told is None or told.number > job.tries:
         return True  # another follower has settled it, or written the next one down
     kind = {"apiVersion": item["apiVersion"], "kind": item["kind"]}
     meta = {
         "uid": told.uid,
-        "labels": {LABEL: None},
+        "labels": {try_record.LABEL: None},
         "ownerReferences": [creation.owner_reference(item, kind)],
     }
     try:
-        await client.patch(at, {"metadata": meta, "binaryData": {_KEY: None}})
+        await client.patch(at, {"metadata": meta, "binaryData": {try_record.KEY: None}})
     except Refused as error:
         if error.code not in (404, 409):
             raise
@@ -234,86 +164,3 @@ async def withdraw(client: Client, job: Job) -> NextTry | None:
             "Ask for the right to delete configmaps (deploy/rbac), or somebody who has it.",
         ) from error
     return record if gone else None
-
-
-def read(item: Manifest, place: str) -> NextTry | None:
-    """Return the try that a ConfigMap holds, which anybody may have written; None if it is none."""
-    if not job_metadata.is_ours(item) or LABEL not in (get(item, "metadata", "labels") or {}):
-        return None
-    from ciao_kernel.backends.kubernetes.manifests import (
-        manifest,  # late: hardly a list has a record
-    )
-
-    try:
-        packed = base64.b64decode(item["binaryData"][_KEY], validate=True)
-        told = json.loads(_unpacked(packed))
-        made = manifest.Objects(tuple(told["beside"]), told["job"], told["path"])
-        name = item["metadata"]["name"].removesuffix("-next-try")
-        api = apis.of_resource(apis.resource_of(made.path))
-        known = made.path == api.at(place, apis.resource_of(made.path))
-        valid = known and all(one["kind"] in _BESIDE for one in made.beside)
-        for one in (made.job, *made.beside):
-            valid = valid and one["metadata"]["namespace"] == place
-        job_metadata.job(made.job, 0.0)
-        template_holder.pod_templates(made.job)
-        if valid and made.job["metadata"]["name"] == name:
-            return NextTry(made, item)
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        OSError,
-        EOFError,
-        zlib.error,
-    ) as error:
-        _log.info("a record of a next try cannot be read: %r", error)
-    return None
-
-
-def is_recorded(item: Manifest) -> bool:
-    """Return whether the object of a job comes from such a record (:attr:`NextTry.last`)."""
-    return LABEL in (get(item, "metadata", "labels") or {})
-
-
-def status(now: Status) -> Status:
-    """Return the status of a job of which only the record exists."""
-    text = "it is started again after the loss of a replica, by who follows it"
-    return Status(State.PENDING, now.replicas, reason="Restarting", message=text)
-
-
-def _record(made: Objects, job: Job) -> Manifest | None:
-    """Return the ConfigMap; None if it would be too large."""
-    told = {"path": made.path, "job": made.job, "beside": made.beside}
-    text = base64.b64encode(gzip.compress(json.dumps(told).encode(), mtime=0)).decode()
-    if len(text) > _MOST_BYTES:
-        return None
-    run = _note(made.job, job_metadata.RUN)
-    notes = {
-        **job_metadata.source_notes(job, run),
-        job_metadata.FIRST_UID: job.identity,
-        _LAST_UID: job.uid,
-        _LAST_RUN: job.run,
-    }
-    meta: Manifest = {
-        "name": f"{job.name}-next-try",
-        "namespace": job.place,
-        "labels": {**job_metadata.labels(job.name), LABEL: "true"},
-        "annotations": notes,
-    }
-    if owners := many(made.job, "metadata", "ownerReferences"):  # it ends with the kernel's pod
-        meta["ownerReferences"] = owners
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {_KEY: text}}
-
-
-def _unpacked(packed: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
-    data = unpacker.decompress(packed, _LARGEST)
-    if not unpacker.eof:
-        raise ValueError("too large, or cut")
-    return data
-
-
-def _note(item: Manifest, name: str) -> str:
-    return str(get(item, "metadata", "annotations", name) or "")

@@ -26,8 +26,8 @@ from ciao_kernel.backends.kubernetes.lifecycle import (
 )
 from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
-from ciao_kernel.backends.kubernetes.lifecycle.next_try import NextTry
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.lifecycle.try_record import NextTry
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, Refused

@@ -49,9 +49,8 @@ class Retries:
 
     @cached_property
     def _resubmission(self) -> Resubmission:
-        from ciao_kernel.backends.kubernetes.lifecycle.resubmission import (
-            Resubmission,  # late: rarely needed
-        )
+        # Late: rarely needed.
+        from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 
         return Resubmission(self._deletions, self._tries)
 

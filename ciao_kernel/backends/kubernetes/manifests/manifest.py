@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ciao_kernel.backends.kubernetes.apis import (
@@ -16,7 +16,6 @@ from ciao_kernel.backends.kubernetes.apis import (
     Api,
     job_metadata,
     operator_v1,
-    template_holder,
 )
 from ciao_kernel.backends.kubernetes.apis.template_holder import pod_templates
 from ciao_kernel.backends.kubernetes.manifests import (
@@ -29,6 +28,7 @@ from ciao_kernel.backends.kubernetes.manifests import (
     trainer_manifest,
     volumes,
 )
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects, Shared
 from ciao_kernel.backends.kubernetes.manifests.pod_template import pod_template
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.object_fields import mapping
@@ -39,60 +39,12 @@ from ciao_kernel.config import Settings
 from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import (
-    Framework,
     JobManifest,
     OperatorKind,
     Plan,
     StartedBySsh,
     endless_roles,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The runtime that a job would have of its own if it did not use one of the cluster."""
-
-    sketch: Manifest
-    framework: Framework
-    fields: Fields
-    """What the cluster's TrainJobs have."""
-
-    def spec(self) -> Manifest:
-        """Return the spec of the TrainJob."""
-        return shared_runtime.spec(self.sketch, self.framework, self.fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Objects:
-    """Objects that one submission creates: the job, and the objects beside it."""
-
-    beside: tuple[Manifest, ...]
-    job: Manifest
-    path: str
-    """API path of the namespace's jobs of this kind."""
-    secured: bool = False
-    """True if the pods need no privileges, as :func:`secured` makes them."""
-    shared: Shared | None = None
-    """Of a TrainJob that uses a runtime of the cluster."""
-
-    @property
-    def holder(self) -> Manifest:
-        """The object with the pod templates: the job, or the runtime of a TrainJob."""
-        return self.shared.sketch if self.shared else template_holder.among(self.job, self.beside)
-
-    def with_holder(self, body: Manifest) -> Objects:
-        """Return the objects with another holder of the pod templates.
-
-        Raises:
-            SpecError: A runtime of the cluster does not allow that.
-        """
-        if self.shared:
-            shared = replace(self.shared, sketch=body)
-            return replace(self, job={**self.job, "spec": shared.spec()}, shared=shared)
-        if self.holder is self.job:
-            return replace(self, job=body)
-        beside = (body if one is self.holder else one for one in self.beside)
-        return replace(self, beside=tuple(beside))
 
 
 def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.manifests.strategic_merge import merged
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import SpecError

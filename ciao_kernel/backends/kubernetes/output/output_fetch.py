@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.removals import Removals
 from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import results
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 4
 """Replicas whose files are fetched at the same time."""
 _LAST_WORDS = 0.5
-_LAST_REMOVAL = 3.0
-"""Seconds after the cell's end for removals that have begun."""
 
 
 class OutputFetch:
@@ -79,12 +78,11 @@ class OutputFetch:
         """By the uid of the pod, the restarts of its program, and whether that has ended."""
         self._views: dict[str, LatestPod] = {}
         """Pods that send their files, by their uids."""
-        self._removals: list[asyncio.Task[None]] = []
+        self._removals = Removals(self._files, self._emit, wake)
         self._events: list[Event] = []
         self._registry: Callable[[], Repositories] | None = None
         self._reader: ClaimReader | None = None
         self._item: Object = {}
-        self._said = set[str]()
         self._ending_since = 0.0
         self.busy = False
         """Whether the job's end waits for files."""
@@ -145,8 +143,7 @@ class OutputFetch:
                 one.release()
         sending = sorted(one for one, pod in present.items() if output_state.sends(pod))
         mine += [self._start(one, present[one], held=False) for one in sending]
-        removing = any(not one.done() for one in self._removals)
-        self.busy = removing or not all(one.settled for one in mine)
+        self.busy = self._removals.busy or not all(one.settled for one in mine)
 
     def job_is_gone(self, pods: Mapping[Replica, Object | None]) -> None:
         """Let what is being fetched come: the job was deleted, and its pods end.
@@ -191,10 +188,8 @@ class OutputFetch:
         tasks = [one.task for one in self._tasks.values() if one.task is not None]
         for task in tasks:
             task.cancel()
-        if self._removals:
-            await asyncio.wait(self._removals, timeout=_LAST_REMOVAL)
-        tasks += self._removals
-        for task in tasks:
+        await self._removals.close()
+        for task in tasks:  # their ends had the same time
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._reader is not None:
@@ -233,9 +228,9 @@ class OutputFetch:
             view = self._views[uid] = LatestPod(pod)
             sent = self._sent(replica, pod, view, way)
             make = self._making(sent.execute, way, sent.options)
-            remove = partial(self._remove, replica, sent.remove) if sent.remove else None
+            remove = partial(self._removals.remove, replica, sent.remove) if sent.remove else None
             if sent.remove is not None and self._files.leaves_copy(replica, uid):
-                self._begin_removal(replica, sent.remove)  # whoever fetched them was stopped
+                self._removals.begin(replica, sent.remove)  # whoever fetched them was stopped
         else:
             make, remove = self._making(self._in_pod(replica, pod, held=held)), None
         if not one.arrived:
@@ -266,28 +261,6 @@ class OutputFetch:
             return await exec.execute(self._client, path, container, command, streams)
 
         return execute
-
-    async def _remove(self, replica: Replica, remove: Callable[[], Awaitable[str]]) -> None:
-        """Remove what a pod has sent, as its files are here; say once if that is not possible.
-
-        The end of the cell does not end the removal: see :meth:`close`.
-        """
-        await asyncio.shield(self._begin_removal(replica, remove))
-
-    def _begin_removal(
-        self, replica: Replica, remove: Callable[[], Awaitable[str]]
-    ) -> asyncio.Task[None]:
-        async def work() -> None:
-            if not (said := await remove()):
-                self._files.note_removed(replica)
-            elif said not in self._said:
-                self._said.add(said)
-                self._emit(Notice(said))
-
-        task = asyncio.get_running_loop().create_task(work())
-        task.add_done_callback(lambda _: self._wake())
-        self._removals.append(task)
-        return task
 
     def _making(
         self,

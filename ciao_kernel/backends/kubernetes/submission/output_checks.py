@@ -8,7 +8,7 @@ from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.output import (
     output_claim,
     output_registry,

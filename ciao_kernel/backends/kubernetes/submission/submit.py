@@ -25,7 +25,7 @@ from ciao_kernel.backends.kubernetes.manifests import (
     pod_template,
     queue_request,
 )
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.output import output_claim, output_registry, output_store
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying

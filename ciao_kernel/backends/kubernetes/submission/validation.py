@@ -11,7 +11,7 @@ from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import next_try
 from ciao_kernel.backends.kubernetes.manifests import manifest
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.submission import quotas

@@ -12,7 +12,7 @@ import yaml
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.rights import Right
 from ciao_kernel.backends.kubernetes.submission import choice, quotas
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
-from ciao_kernel.backends.kubernetes.following import current_status, job_watches
+from ciao_kernel.backends.kubernetes.following import current_status, end_waits, job_watches
 from ciao_kernel.backends.kubernetes.following import follow as module
 from ciao_kernel.backends.kubernetes.following.follow import follow
 from ciao_kernel.backends.kubernetes.output import output_state
@@ -257,7 +257,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LAST_WORDS", LAST_WORDS)
+    monkeypatch.setattr(end_waits, "_LAST_WORDS", LAST_WORDS)
     monkeypatch.setattr(module, "_TICK", 0.05)
     monkeypatch.setattr(job_watches, "_PAUSE", 0.05)
     monkeypatch.setattr(current_status, "_TOGETHER", 0.05)

@@ -11,7 +11,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import creation
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.model import Event
 from tests.helpers.api_objects import ApiObjects, Object

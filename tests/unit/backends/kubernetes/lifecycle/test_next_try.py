@@ -14,11 +14,11 @@ import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.lifecycle import next_objects, next_try
+from ciao_kernel.backends.kubernetes.lifecycle import next_objects, next_try, try_record
 from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest
@@ -30,7 +30,7 @@ def recorded(made: Objects, **change: Any) -> Manifest:
     """The ConfigMap of a second try, with other objects in it."""
     name, place = (made.job["metadata"][key] for key in ("name", "namespace"))
     job = Job(name, "kubernetes", "x", (), 0.0, place, uid="1", run="run-1", owner="ada@laptop")
-    item = cast("Manifest", copy.deepcopy(next_try._record(made, job)))
+    item = cast("Manifest", copy.deepcopy(try_record.record(made, job)))
     item["metadata"] |= {"uid": "r", "creationTimestamp": "2026-01-01T00:00:00Z"}
     if change:
         packed = gzip.decompress(base64.b64decode(item["binaryData"]["objects"]))
@@ -42,7 +42,7 @@ def recorded(made: Objects, **change: Any) -> Manifest:
 
 def test_a_record_has_the_next_try_and_shows_the_last() -> None:
     made = again(objects(HEAD))
-    record = next_try.read(recorded(made), made.job["metadata"]["namespace"])
+    record = try_record.read(recorded(made), made.job["metadata"]["namespace"])
     assert record is not None
     assert (record.made.job, record.made.path) == (made.job, made.path)
     assert list(record.made.beside) == list(made.beside)
@@ -64,8 +64,8 @@ def test_a_record_has_the_next_try_and_shows_the_last() -> None:
 def test_a_record_of_anything_else_is_none(change: Any) -> None:
     made = again(objects(HEAD))
     place = made.job["metadata"]["namespace"]
-    assert next_try.read(recorded(made, path=made.path), place) is not None
-    assert next_try.read(recorded(made, **change), place) is None
+    assert try_record.read(recorded(made, path=made.path), place) is not None
+    assert try_record.read(recorded(made, **change), place) is None
 
 
 def test_a_record_of_another_name_or_that_unpacks_for_ever_is_none() -> None:
@@ -73,10 +73,10 @@ def test_a_record_of_another_name_or_that_unpacks_for_ever_is_none() -> None:
     item, place = recorded(made), made.job["metadata"]["namespace"]
     renamed = copy.deepcopy(item)
     renamed["metadata"]["name"] = "other-next-try"
-    assert next_try.read(renamed, place) is None
+    assert try_record.read(renamed, place) is None
     bomb = copy.deepcopy(item)
     bomb["binaryData"]["objects"] = base64.b64encode(gzip.compress(bytes(1 << 25))).decode()
-    assert next_try.read(bomb, place) is None
+    assert try_record.read(bomb, place) is None
 
 
 def test_a_record_that_nests_without_end_is_none() -> None:
@@ -84,7 +84,7 @@ def test_a_record_that_nests_without_end_is_none() -> None:
     item, place = recorded(made), made.job["metadata"]["namespace"]
     deep = gzip.compress(b"[" * 200_000)
     item["binaryData"]["objects"] = base64.b64encode(deep).decode()
-    assert next_try.read(item, place) is None
+    assert try_record.read(item, place) is None
 
 
 class Server:

@@ -18,7 +18,7 @@ from ciao_kernel.backends.kubernetes.lifecycle import next_objects, resubmission
 from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
-from ciao_kernel.backends.kubernetes.manifests.manifest import Objects
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job, Manifest, Replica
 from tests.unit.backends.kubernetes.manifests import test_indexed_manifest as indexed

@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     Api,
     template_holder,
 )
-from ciao_kernel.backends.kubernetes.manifests import gangs, manifest
+from ciao_kernel.backends.kubernetes.manifests import gangs, job_objects
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError, UsageError
 from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import plan_of
@@ -26,11 +26,11 @@ MPI = "%framework=mpi\n%worker=2\n%image=team/image:1\n"
 NAMED = "scheduler-plugins-scheduler"
 
 
-def made(text: str, api: Api, scheduler: str, queue: str = "") -> manifest.Objects:
+def made(text: str, api: Api, scheduler: str, queue: str = "") -> job_objects.Objects:
     return objects(text, api=api, gang_scheduler=scheduler, gang_queue=queue)
 
 
-def pods(of: manifest.Objects) -> list[Any]:
+def pods(of: job_objects.Objects) -> list[Any]:
     return list(template_holder.pod_templates(of.holder).values())
 
 

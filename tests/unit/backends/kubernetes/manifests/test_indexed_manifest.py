@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes.manifests import (
     indexed_manifest,
     indexed_rules,
     indexed_start,
+    job_objects,
     manifest,
 )
 from ciao_kernel.backends.kubernetes.submission import quotas
@@ -38,7 +39,7 @@ def plan_of(text: str) -> Plan:
     return Plan(spec.name, spec, framework, source(), Path("/"), "header\n", Owner("ada"))
 
 
-def objects(text: str, **options: Any) -> manifest.Objects:
+def objects(text: str, **options: Any) -> job_objects.Objects:
     plan = plan_of(text)
     job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
     return manifest.objects(
@@ -46,7 +47,7 @@ def objects(text: str, **options: Any) -> manifest.Objects:
     )
 
 
-def told(made: manifest.Objects) -> Any:
+def told(made: job_objects.Objects) -> Any:
     """The variables in the ConfigMap that the pods mount."""
     spec = made.job["spec"]["template"]["spec"]
     mounted = {one["configMap"]["name"] for one in spec["volumes"] if "configMap" in one}
@@ -55,7 +56,7 @@ def told(made: manifest.Objects) -> Any:
     return json.loads(item["data"]["replicas.json"])
 
 
-def pod(made: manifest.Objects, index: int) -> Manifest:
+def pod(made: job_objects.Objects, index: int) -> Manifest:
     """A pod as the Job controller makes it."""
     meta = made.job["spec"]["template"]["metadata"]
     notes = {**meta["annotations"], "batch.kubernetes.io/job-completion-index": str(index)}

@@ -22,7 +22,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.existing import details
-from ciao_kernel.backends.kubernetes.manifests import manifest
+from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest
 from ciao_kernel.backends.kubernetes.output import output_sidecar
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
@@ -54,7 +54,7 @@ def build(what: Source, python: str = "python3", job: str = "job") -> Artifact:
     return asyncio.run(ConfigMapBuilder(Settings()).build(ask, print))
 
 
-def objects(text: str, artifact: Artifact | None = None, **options: Any) -> manifest.Objects:
+def objects(text: str, artifact: Artifact | None = None, **options: Any) -> job_objects.Objects:
     parsed = parse.parse(text + "print()\n", REGISTRY.table)
     framework = REGISTRY.framework(parsed.spec.framework)
     spec = framework.complete(parsed.spec)
@@ -80,7 +80,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> mani
     )
 
 
-def pod(made: manifest.Objects, role: str) -> Manifest:
+def pod(made: job_objects.Objects, role: str) -> Manifest:
     found: Manifest = template_holder.pod_templates(made.job)[role]
     return found
 

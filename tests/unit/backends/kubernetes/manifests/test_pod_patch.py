@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from ciao_kernel.backends.kubernetes.apis import template_holder
-from ciao_kernel.backends.kubernetes.manifests import manifest, pod_patch
+from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest, pod_patch
 from ciao_kernel.errors import SpecError
 from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 CELL = "%framework=tensorflow\n%ps=1\n%worker=2\n"
 
 
-def patched(text: str, folder: Path, cell: str = CELL) -> manifest.Objects:
+def patched(text: str, folder: Path, cell: str = CELL) -> job_objects.Objects:
     (folder / "patch.yaml").write_text(text)
     return pod_patch.apply(objects(cell), pod_patch.read("patch.yaml", folder), "patch.yaml")
 

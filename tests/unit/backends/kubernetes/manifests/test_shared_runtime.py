@@ -19,6 +19,7 @@ from ciao_kernel.backends.kubernetes.apis import (
 from ciao_kernel.backends.kubernetes.existing import details, pod_program
 from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
+    job_objects,
     manifest,
     runtime_overrides,
     shared_runtime,
@@ -46,7 +47,7 @@ def objects(
     run: str = "run-1",
     artifact: Artifact | None = None,
     **options: Any,
-) -> manifest.Objects:
+) -> job_objects.Objects:
     plan = plan_of(text)
     job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
     return manifest.objects(
@@ -61,13 +62,13 @@ def objects(
     )
 
 
-def template(made: manifest.Objects) -> Manifest:
+def template(made: job_objects.Objects) -> Manifest:
     """What the job changes in the pods of its runtime."""
     (pod,) = template_holder.pod_templates(made.job).values()
     return pod
 
 
-def pod(made: manifest.Objects, index: int) -> Manifest:
+def pod(made: job_objects.Objects, index: int) -> Manifest:
     """A pod as Trainer, JobSet and the Job controller make it."""
     meta = template(made)["metadata"]
     notes = {"batch.kubernetes.io/job-completion-index": str(index)}
@@ -83,7 +84,7 @@ def pod(made: manifest.Objects, index: int) -> Manifest:
     }
 
 
-def told(made: manifest.Objects) -> Any:
+def told(made: job_objects.Objects) -> Any:
     """The variables in the ConfigMap that the pods mount."""
     mounted = {
         one["configMap"]["name"] for one in template(made)["spec"]["volumes"] if "configMap" in one
@@ -145,7 +146,7 @@ def test_the_runtime_ends_a_job_at_its_first_failure(text: str) -> None:
     assert job.get("successPolicy") == (None if text == PLAIN else by_first)
 
 
-def merged(made: manifest.Objects) -> Manifest:
+def merged(made: job_objects.Objects) -> Manifest:
     """The pods that Trainer makes: a strategic merge of the job's override into the runtime."""
     base = copy.deepcopy(shared_runtime._template())
     over, trainer = template(made), made.job["spec"]["trainer"]

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import JOB
-from ciao_kernel.backends.kubernetes.manifests import manifest, pod_template, replica_variables
+from ciao_kernel.backends.kubernetes.manifests import (
+    job_objects,
+    manifest,
+    pod_template,
+    replica_variables,
+)
 from ciao_kernel.backends.kubernetes.submission import choice
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
@@ -38,13 +43,13 @@ def built(plan: Plan) -> Artifact:
     return asyncio.run(ConfigMapBuilder(Settings()).build(ask, print))
 
 
-def objects(text: str) -> manifest.Objects:
+def objects(text: str) -> job_objects.Objects:
     plan = plan_of(text)
     job = Job("mine", "kubernetes", "custom", plan.spec.replicas(), 1.0, "team", owner="ada")
     return manifest.objects(plan, job, built(plan), Settings(), "run-1", sleeps=True, api=JOB)
 
 
-def told(made: manifest.Objects) -> dict[str, str]:
+def told(made: job_objects.Objects) -> dict[str, str]:
     (found,) = (one["data"] for one in made.beside if "0.env" in one.get("data", {}))
     return dict(found)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, job_metadata, of_item, of_pod
-from ciao_kernel.backends.kubernetes.manifests import manifest, trainer_manifest
+from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest, trainer_manifest
 from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
@@ -21,7 +21,7 @@ IMAGE = "%image=team/image:1\n"
 PLAIN = "%framework=python\n%worker=2\n"
 
 
-def objects(text: str, run: str = "run-1", **options: Any) -> manifest.Objects:
+def objects(text: str, run: str = "run-1", **options: Any) -> job_objects.Objects:
     plan = plan_of(text)
     job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
     return manifest.objects(
@@ -29,14 +29,14 @@ def objects(text: str, run: str = "run-1", **options: Any) -> manifest.Objects:
     )
 
 
-def parts(made: manifest.Objects) -> dict[str, Manifest]:
+def parts(made: job_objects.Objects) -> dict[str, Manifest]:
     """The Job of each role."""
     found = made.holder["spec"]["template"]["spec"]["replicatedJobs"]
     assert all(one["replicas"] == 1 for one in found)
     return {one["name"]: one["template"]["spec"] for one in found}
 
 
-def told(made: manifest.Objects, role: str) -> Any:
+def told(made: job_objects.Objects, role: str) -> Any:
     """The variables that the pods of a role find in their file."""
     volumes = parts(made)[role]["template"]["spec"]["volumes"]
     (mounted,) = (one["configMap"] for one in volumes if one["name"] == "replicas")
@@ -46,7 +46,7 @@ def told(made: manifest.Objects, role: str) -> Any:
     return json.loads(item["data"][file["key"]])
 
 
-def pod(made: manifest.Objects, role: str, index: int) -> Manifest:
+def pod(made: job_objects.Objects, role: str, index: int) -> Manifest:
     """A pod as JobSet and the Job controller make it."""
     meta = parts(made)[role]["template"]["metadata"]
     labels = TRAINER.labels("mnist", Replica(role, index))

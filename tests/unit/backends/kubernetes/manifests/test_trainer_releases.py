@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import TRAINER
-from ciao_kernel.backends.kubernetes.manifests import manifest, runtime_overrides, shared_runtime
+from ciao_kernel.backends.kubernetes.manifests import (
+    job_objects,
+    manifest,
+    runtime_overrides,
+    shared_runtime,
+)
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
 from ciao_kernel.model import Job
@@ -44,7 +49,7 @@ OWN = "%envsecret=a\n%serviceAccount=a\n%priorityClass=a\n%deadline=1h\n%grace=9
 """Further directives of jobs with a runtime of their own."""
 
 
-def objects(text: str, fields: Fields | None = None) -> manifest.Objects:
+def objects(text: str, fields: Fields | None = None) -> job_objects.Objects:
     plan = plan_of(text)
     job = Job("mnist", "kubernetes", "x", plan.spec.replicas(), 1.0, "team", owner="ada")
     return manifest.objects(
