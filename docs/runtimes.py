@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from ciao_kernel.backends.kubernetes import shared_runtime
+from ciao_kernel.backends.kubernetes.manifests import shared_runtime
 from ciao_kernel.session.plugin_registry import Registry
 
 FOLDER = "deploy/trainer"

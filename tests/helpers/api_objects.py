@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from ciao_kernel.backends.kubernetes import status
+from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.states import status
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -79,7 +80,7 @@ class ApiObjects:
     def _delete(self, path: str) -> None:
         uid = self.objects.pop(path)["metadata"]["uid"]
         for other, item in list(self.objects.items()):
-            owners = status.many(item, "metadata", "ownerReferences")
+            owners = many(item, "metadata", "ownerReferences")
             if any(one.get("uid") == uid for one in owners) and other in self.objects:
                 self._delete(other)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.model import Notice
 
 

@@ -9,26 +9,23 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import (
-    job_metadata,
-    job_status,
-    manifest,
-    next_objects,
-    suspension,
-)
 from ciao_kernel.backends.kubernetes.apis import (
     JOB,
     MPI_OPERATOR,
     OPERATOR_V1,
+    job_metadata,
     of_item,
     of_resource,
     resource_of,
+    template_holder,
 )
+from ciao_kernel.backends.kubernetes.lifecycle import next_objects, suspension
+from ciao_kernel.backends.kubernetes.states import job_status
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import mpi_ssh, mpirun
 from ciao_kernel.model import Gpu, Job, Replica, Resources
 from ciao_kernel.plugins import replica_command
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 from tests.unit.test_frameworks import ARTIFACT, spec
 
 WORKERS = (Replica("worker", 0), Replica("worker", 1))
@@ -130,7 +127,7 @@ def test_the_pods_of_another_try_name_its_submission() -> None:
     again = next_objects.objects(made.job, [], job, "run-2")
     assert again.path == made.path
     for one in (made.job, again.job):
-        for template in manifest.pod_templates(one).values():
+        for template in template_holder.pod_templates(one).values():
             told = template["metadata"]["annotations"]["ciao-kernel/run"]
             assert told == job_metadata.run(one)
     assert job_metadata.run(again.job) == "run-2"

@@ -14,10 +14,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes import apis, job_metadata, status
-from ciao_kernel.backends.kubernetes.lookup import Lookup, pages
-from ciao_kernel.backends.kubernetes.submissions import Submissions
-from ciao_kernel.backends.kubernetes.target import Target, Targets
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
+from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
+from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import configured
@@ -34,9 +37,9 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.deletion import Deletions
-    from ciao_kernel.backends.kubernetes.retries import Retries
-    from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
+    from ciao_kernel.backends.kubernetes.existing.warm_inputs import WarmInputs
+    from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+    from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
     from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
     from ciao_kernel.model.usage import Usage, UsageReport
     from ciao_kernel.plugins import Builder, Emit, Plan, SentFiles, WayBack
@@ -67,19 +70,19 @@ class KubernetesBackend:
 
     @cached_property
     def _inputs(self) -> WarmInputs:
-        from ciao_kernel.backends.kubernetes.warm_inputs import WarmInputs
+        from ciao_kernel.backends.kubernetes.existing.warm_inputs import WarmInputs
 
         return WarmInputs()
 
     @cached_property
     def _deletions(self) -> Deletions:
-        from ciao_kernel.backends.kubernetes.deletion import Deletions
+        from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 
         return Deletions()
 
     @cached_property
     def _retries(self) -> Retries:
-        from ciao_kernel.backends.kubernetes.retries import Retries
+        from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
 
         return Retries(self._deletions)
 
@@ -89,7 +92,7 @@ class KubernetesBackend:
 
     async def close(self) -> None:
         """Close the connections, when all jobs own their sources."""
-        from ciao_kernel.backends.kubernetes import source_owners
+        from ciao_kernel.backends.kubernetes.lifecycle import source_owners
 
         await source_owners.wait_until_all_owned(_OWNED)
         if "_inputs" in vars(self):
@@ -98,7 +101,9 @@ class KubernetesBackend:
 
     async def check(self, plan: Plan) -> None:
         """Check that the cluster can run the job and that the user may run it."""
-        from ciao_kernel.backends.kubernetes import checks, choice, manifest, output_checks, volumes
+        from ciao_kernel.backends.kubernetes.cluster import checks
+        from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
+        from ciao_kernel.backends.kubernetes.submission import choice, output_checks
         from ciao_kernel.delivery import checkpoints
 
         volumes.check(plan, self._settings.host_folders)
@@ -116,19 +121,15 @@ class KubernetesBackend:
 
         With ``%dryrun=server`` the server has checked them and would accept them.
         """
-        from ciao_kernel.backends.kubernetes import preview
+        from ciao_kernel.backends.kubernetes.submission import preview
 
         target = await self._targets.of(plan.spec.cluster)
         return await preview.text(plan, builder, target, self._settings)
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
-        from ciao_kernel.backends.kubernetes import (
-            output_checks,
-            retry_notices,
-            sent_values,
-            submit,
-        )
+        from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
+        from ciao_kernel.backends.kubernetes.submission import output_checks, sent_values, submit
 
         target = await self._targets.of(plan.spec.cluster)
         if plan.name and self._deletions.ends(target.namespace, plan.name):
@@ -153,7 +154,7 @@ class KubernetesBackend:
 
     async def _settle(self, here: tuple[str, str], target: Target, user: str, emit: Emit) -> None:
         """Settle what a killed kernel left; the next submission tries again after a fault."""
-        from ciao_kernel.backends.kubernetes import unfinished
+        from ciao_kernel.backends.kubernetes.lifecycle import unfinished
 
         if not await unfinished.settle(target, user, emit, self._settings.request_patience):
             self._settled.discard(here)
@@ -174,7 +175,7 @@ class KubernetesBackend:
 
     async def is_host_terminating(self, job: Job) -> bool:
         """Return whether this kernel's pod is being deleted; SIGTERM may follow seconds later."""
-        from ciao_kernel.backends.kubernetes import kernel_pod
+        from ciao_kernel.backends.kubernetes.lifecycle import kernel_pod
 
         return await kernel_pod.ends(await self._target(job))
 
@@ -192,7 +193,7 @@ class KubernetesBackend:
 
     async def set_suspended(self, job: Job, *, suspended: bool) -> None:
         """Suspend or resume a job; see :mod:`.suspension`."""
-        from ciao_kernel.backends.kubernetes import suspension
+        from ciao_kernel.backends.kubernetes.lifecycle import suspension
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -203,8 +204,8 @@ class KubernetesBackend:
         """Stop the job as :meth:`stop` does; remove its saved logs and leftover build pods too."""
         import shutil
 
-        from ciao_kernel.backends.kubernetes import unfinished
-        from ciao_kernel.backends.kubernetes.build_pods import delete_stale_build_pods
+        from ciao_kernel.backends.kubernetes.cluster.build_pods import delete_stale_build_pods
+        from ciao_kernel.backends.kubernetes.lifecycle import unfinished
 
         target = await self._target(job)
         await unfinished.adopt(target, job)
@@ -229,7 +230,8 @@ class KubernetesBackend:
 
     async def details(self, job: Job) -> Details:
         """Return details from the job's object, its pods and their events."""
-        from ciao_kernel.backends.kubernetes import details, job_events, template_holder
+        from ciao_kernel.backends.kubernetes.apis import template_holder
+        from ciao_kernel.backends.kubernetes.existing import details, job_events
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -250,7 +252,7 @@ class KubernetesBackend:
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
         """Return a replica's output so far: from its pod, otherwise from its saved log."""
-        from ciao_kernel.backends.kubernetes import logs
+        from ciao_kernel.backends.kubernetes.existing import logs
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -265,7 +267,7 @@ class KubernetesBackend:
         Raises:
             BackendError: The container is not running, or the command cannot be run.
         """
-        from ciao_kernel.backends.kubernetes import pod_command
+        from ciao_kernel.backends.kubernetes.existing import pod_command
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -274,7 +276,7 @@ class KubernetesBackend:
 
     async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
         """Return what can still be had of a replica that has ended, see :mod:`.sent_files`."""
-        from ciao_kernel.backends.kubernetes import sent_files
+        from ciao_kernel.backends.kubernetes.output import sent_files
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -284,7 +286,8 @@ class KubernetesBackend:
 
     async def check_feeding(self, plan: Plan) -> None:
         """Check the right to write to the job's pods."""
-        from ciao_kernel.backends.kubernetes import checks, warm_inputs
+        from ciao_kernel.backends.kubernetes.cluster import checks
+        from ciao_kernel.backends.kubernetes.existing import warm_inputs
 
         target = await self._targets.of(plan.spec.cluster)
         await checks.require_rights(target, "keep replicas warm", *warm_inputs.RIGHTS)
@@ -301,7 +304,7 @@ class KubernetesBackend:
 
     async def way_back(self, plan: Plan) -> WayBack:
         """Return how files of a run leave warm pods, see :mod:`.warm_files`."""
-        from ciao_kernel.backends.kubernetes import warm_files
+        from ciao_kernel.backends.kubernetes.submission import warm_files
 
         target = await self._targets.of(plan.spec.cluster)
         return await warm_files.way_back(plan, target, self._settings)
@@ -312,7 +315,7 @@ class KubernetesBackend:
         Raises:
             BackendError: This user may not enter pods, or the API server does not answer.
         """
-        from ciao_kernel.backends.kubernetes import stacks
+        from ciao_kernel.backends.kubernetes.existing import stacks
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -327,7 +330,7 @@ class KubernetesBackend:
         Raises:
             BackendError: This user may not enter pods, or the API server does not answer.
         """
-        from ciao_kernel.backends.kubernetes import stacks
+        from ciao_kernel.backends.kubernetes.existing import stacks
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -336,7 +339,7 @@ class KubernetesBackend:
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return the right that this user lacks to enter pods; "" if none is missing."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         return await debugging.why_not(await self._targets.of(spec.cluster))
 
@@ -344,7 +347,7 @@ class KubernetesBackend:
         self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
     ) -> bool:
         """Connect a person with a process that waits at a prompt, by one exec."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -354,7 +357,7 @@ class KubernetesBackend:
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line, by one exec."""
-        from ciao_kernel.backends.kubernetes import debugging
+        from ciao_kernel.backends.kubernetes.existing import debugging
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -368,7 +371,7 @@ class KubernetesBackend:
         Raises:
             BackendError: Nothing measures them, or this user may not ask.
         """
-        from ciao_kernel.backends.kubernetes import usage
+        from ciao_kernel.backends.kubernetes.existing import usage
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -379,7 +382,7 @@ class KubernetesBackend:
         self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
     ) -> None:
         """Measure a replica every two seconds until its container ends."""
-        from ciao_kernel.backends.kubernetes import usage
+        from ciao_kernel.backends.kubernetes.existing import usage
 
         job = self._retries.current(job)
         target = await self._target(job)
@@ -397,7 +400,7 @@ class KubernetesBackend:
         """Return the youngest pod of each replica."""
         path = f"/api/v1/namespaces/{job.place}/pods"
         found = await pages(target.client, path, job_metadata.selector(job))
-        found.sort(key=lambda pod: str(status.get(pod, "metadata", "creationTimestamp")))
+        found.sort(key=lambda pod: str(get(pod, "metadata", "creationTimestamp")))
         return {
             replica: pod
             for pod in found

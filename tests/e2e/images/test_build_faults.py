@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.status import stamp
+from ciao_kernel.backends.kubernetes.states.status import stamp
 from ciao_kernel.errors import ClusterFault, RegistryFault
 from tests.cluster.faults import policies
 from tests.cluster.waiting import until

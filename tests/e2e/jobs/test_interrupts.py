@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import deletion
+from ciao_kernel.backends.kubernetes.lifecycle import deletion
 from ciao_kernel.jupyter.shutdown import Lifetime
 from ciao_kernel.model import Owner, State
 from ciao_kernel.session import stopping

@@ -25,7 +25,7 @@ async def call(self, method, path, query, *more, **named):
 Client._call = call
 """
 SOON = (
-    "from ciao_kernel.backends.kubernetes import unfinished; "
+    "from ciao_kernel.backends.kubernetes.lifecycle import unfinished; "
     "unfinished._SETTLED, unfinished._REQUESTS = 1.0, 0"
 )
 """What is older than a second is not a submission that still goes on."""

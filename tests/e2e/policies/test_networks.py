@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata
-from ciao_kernel.backends.kubernetes.apis import operator_v1
+from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace

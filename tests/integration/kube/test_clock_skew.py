@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import build_pods, job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.backends.kubernetes.cluster import build_pods
 from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.model import Replica, ReplicaStatus, State
 from ciao_kernel.model.queries import LogOptions

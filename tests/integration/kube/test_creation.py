@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import creation, unfinished
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import creation, unfinished
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event
 from tests.helpers.api_objects import ApiObjects
 from tests.integration.kube.test_responses import access, client, serving
-from tests.unit.backends.kubernetes.test_creation import MAPS, ROLE, WHOLE, made, owned
+from tests.unit.backends.kubernetes.lifecycle.test_creation import MAPS, ROLE, WHOLE, made, owned
 
 WRITES = ("POST", "PATCH")
 LONG_AGO = 1000.0
@@ -130,7 +130,7 @@ PROGRAM = textwrap.dedent(
     from ciao_kernel.backends.kubernetes.target import Target
     from ciao_kernel.kube.client import Client
     from tests.integration.kube.test_responses import access
-    from tests.unit.backends.kubernetes.test_creation import made
+    from tests.unit.backends.kubernetes.lifecycle.test_creation import made
 
     async def main():
         async with Client(access(sys.argv[1]), 60) as api:

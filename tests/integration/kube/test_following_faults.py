@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import follow, replica_tracker
+from ciao_kernel.backends.kubernetes.following import follow, replica_tracker
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import access
 from ciao_kernel.kube.client import Client

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import indexed_start, shell_start
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.backends.kubernetes.manifests import indexed_start, shell_start
 from ciao_kernel.errors import CiaoError, ClusterFault, JobFailed, NoSuchJob
 from ciao_kernel.model import Job, Notice, Replica, State
 from ciao_kernel.model.queries import Where

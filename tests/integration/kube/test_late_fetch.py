@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import (
+from ciao_kernel.backends.kubernetes.output import (
     output_claim,
-    output_sidecar,
+    output_state,
     output_store,
     sent_files,
 )
@@ -176,7 +176,7 @@ def ended_pod(*containers: str) -> dict[str, Any]:
     ("pod", "header", "words"),
     [
         (
-            ended_pod(output_sidecar.NAME),
+            ended_pod(output_state.NAME),
             "%output=model/\n",
             "the files of worker-0 are lost: its program has ended, and nobody fetched them within "
             "60 s (the setting fetchWait).",

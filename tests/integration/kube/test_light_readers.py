@@ -24,16 +24,30 @@ def below(modules: set[str], *packages: str) -> list[str]:
 
 
 def test_who_reads_a_log_imports_neither_followers_nor_the_making_of_jobs() -> None:
-    found = imported("logs", "retries")
-    unwanted = ("manifest", "follow", "resubmission", "output_sidecar", "sent_files")
+    found = imported("existing.logs", "lifecycle.retries")
+    unwanted = (
+        "manifests.manifest",
+        "manifests.job_objects",
+        "following.follow",
+        "lifecycle.resubmission",
+        "output.output_sidecar",
+        "output.sent_files",
+    )
     packages = [f"{PACKAGE}.{name}." for name in unwanted]
     assert below(found, *packages, "ciao_kernel.oci.", "ciao_kernel.delivery.") == []
 
 
-@pytest.mark.parametrize("module", ["follow", "retries"])
+@pytest.mark.parametrize("module", ["following.follow", "lifecycle.retries"])
 def test_who_follows_a_job_imports_no_making_of_jobs_and_no_registry(module: str) -> None:
-    found = imported("retries", module)
-    unwanted = ("manifest", "pod_template", "resubmission", "sent_files", "output_registry")
+    found = imported("lifecycle.retries", module)
+    unwanted = (
+        "manifests.manifest",
+        "manifests.job_objects",
+        "manifests.pod_template",
+        "lifecycle.resubmission",
+        "output.sent_files",
+        "output.output_registry",
+    )
     packages = [f"{PACKAGE}.{name}." for name in unwanted]
     store = "ciao_kernel.delivery.object_store."
     assert below(found, *packages, "ciao_kernel.oci.", store) == []

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_sidecar
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results, values_message
 from ciao_kernel.delivery.result_writer import MARK
@@ -102,7 +102,7 @@ def pod(phase: str = "Succeeded", message: str = "") -> dict[str, Any]:
         "status": {
             "phase": phase,
             "containerStatuses": [ended("tensorflow")],
-            "initContainerStatuses": [ended(output_sidecar.LOG_NAME)],
+            "initContainerStatuses": [ended(output_state.LOG_NAME)],
         },
     }
 
@@ -172,7 +172,7 @@ def test_files_come_by_the_log_of_the_sidecar(folder: Path, tmp_path: Path) -> N
     assert said[0].startswith("brought back by the log: model/leer (0 bytes, worker-0), model/net")
     assert said[1:] == ["%output: no file matches absent.txt."]
     (asked,) = kubelet.asked
-    assert asked["container"] == output_sidecar.LOG_NAME
+    assert asked["container"] == output_state.LOG_NAME
     assert max(map(len, kubelet.lines)) < 16_384
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import output_registry, output_sidecar
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.output import output_registry, output_state
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import registry_program, registry_push, replica_files
 from ciao_kernel.delivery.returned_files import ReturnedFiles
@@ -162,7 +162,7 @@ class Way:
             "status": {
                 "phase": "Succeeded",
                 "containerStatuses": [program],
-                "initContainerStatuses": [{"name": output_sidecar.REGISTRY_NAME, "state": state}],
+                "initContainerStatuses": [{"name": output_state.REGISTRY_NAME, "state": state}],
             },
         }
 

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import output_sidecar, output_store
-from ciao_kernel.backends.kubernetes.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.output import output_state, output_store
+from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, results
 from ciao_kernel.delivery.object_store import download
@@ -115,7 +115,7 @@ def pod(code: int, message: str, token: str) -> dict[str, Any]:
     def ended(name: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "state": {"terminated": {"exitCode": 0, **more}}}
 
-    sidecar = ended(output_sidecar.STORE_NAME, exitCode=code, message=message)
+    sidecar = ended(output_state.STORE_NAME, exitCode=code, message=message)
     return {
         "metadata": {
             "name": "job-worker-0",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import debugging, stacks, usage
+from ciao_kernel.backends.kubernetes.existing import debugging, stacks, usage
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica

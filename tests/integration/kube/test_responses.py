@@ -19,9 +19,11 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.backends.kubernetes import checks, quotas, rights
-from ciao_kernel.backends.kubernetes.manifest import Objects
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes import rights
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
+from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.errors import CiaoError, ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import responses

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import creation, resubmission, rights
+from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
+from ciao_kernel.backends.kubernetes.lifecycle import creation, resubmission
 from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobStopped
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import manifest, submit
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.apis import template_holder
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests import job_objects
+from ciao_kernel.backends.kubernetes.submission import submit
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
@@ -69,7 +71,7 @@ def test_a_replica_requests_processors_unless_the_namespace_decides(
             return web.json_response({"items": [{"spec": {"limits": rules}}]})
         return web.json_response({"items": [], "metadata": {"name": "team"}})
 
-    async def main() -> manifest.Objects:
+    async def main() -> job_objects.Objects:
         settings = Settings()
         async with client(handler) as api:
             _, made = await submit.prepare(
@@ -77,7 +79,7 @@ def test_a_replica_requests_processors_unless_the_namespace_decides(
             )
             return made
 
-    pod = manifest.pod_templates(asyncio.run(main()).job)["Worker"]["spec"]
+    pod = template_holder.pod_templates(asyncio.run(main()).job)["Worker"]["spec"]
     resources = pod["containers"][0]["resources"]
     assert resources == ({"requests": requests} if requests else {})
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ciao_kernel.backends.kubernetes import manifest, validation
-from ciao_kernel.backends.kubernetes.manifest import Objects
-from ciao_kernel.backends.kubernetes.target import Target
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests import manifest
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
+from ciao_kernel.backends.kubernetes.submission import validation
 from ciao_kernel.errors import NoRoom
 from tests.integration.kube.test_responses import client
 

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from ciao_kernel.backends.kubernetes import job_metadata, manifest
 from ciao_kernel.backends.kubernetes.apis import (
     MPI_OPERATOR,
     OPERATOR_V1,
     TRAINER,
     Api,
+    job_metadata,
     operator_v1,
+    template_holder,
 )
 from tests.helpers.network import End, Host, Pod, Policy, connects, matches, read
-from tests.unit.backends.kubernetes.test_manifest import objects
+from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 from tests.unit.deploy.test_launch import launch as launch
 from tests.unit.deploy.test_launch import pod as launched
 
@@ -142,7 +143,7 @@ def test_pods_of_every_api_reach_each_other(framework: str, api: Api) -> None:
     made = objects(text, api=api)
     pods = [
         Pod(template["metadata"]["labels"], "team-a", ip=f"10.244.0.{20 + number}")
-        for number, template in enumerate(manifest.pod_templates(made.holder).values())
+        for number, template in enumerate(template_holder.pod_templates(made.holder).values())
     ]
     for one in pods:
         assert allowed(one, pods[0], 2222)

@@ -14,18 +14,22 @@ CODE = ROOT / "ciao_kernel"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 _SECTION = re.compile(r"  (\w[\w/]*?)/? ")
 """The first line of a section: a package or a module of ciao_kernel, indented by two spaces."""
+_ROOM = re.compile(r"    (\w+)(/?) ")
+"""The first line about a part of that package: a package in it, or a module of its own."""
 
 
 def sections() -> dict[str, set[str]]:
     """The words of the map by the package or the module that they describe."""
     found: dict[str, set[str]] = {}
     drawing = TEXT.partition("## The map")[2].split("```")[1]
-    own: set[str] = set()
+    section, own = "", set[str]()
     for line in drawing.partition("\nciao_kernel/\n")[2].splitlines():
         if not line.startswith("  "):
             break  # the folders beside ciao_kernel
         if match := _SECTION.match(line):
-            own = found.setdefault(match[1], set())
+            section, own = match[1], found.setdefault(match[1], set())
+        elif match := _ROOM.match(line):
+            own = found.setdefault(f"{section}/{match[1]}" if match[2] else section, set())
         own.update(re.findall(r"\w+", line))
     return found
 
@@ -55,4 +59,6 @@ def test_a_module_that_nobody_names_is_found() -> None:
     assert len(words) > 20
     assert not is_named("kube/coffee", words)
     assert not is_named("kube/kaniko", words)  # of another package
+    assert is_named("backends/kubernetes/states/status", words)
+    assert not is_named("backends/kubernetes/apis/status", words)  # of another room
     assert not is_named("coffee", words)

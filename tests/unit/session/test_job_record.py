@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes import manifest
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
+from ciao_kernel.backends.kubernetes.manifests import manifest
 from ciao_kernel.builders import configmap
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.git_commit import commit_of

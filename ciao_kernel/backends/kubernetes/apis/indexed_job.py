@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ciao_kernel.backends.kubernetes import replica_list
+from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.apis.api import Api
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right

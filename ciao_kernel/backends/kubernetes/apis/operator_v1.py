@@ -7,8 +7,8 @@ pkg/controller.v1/common/job.go (messages) and pkg/util/train/train_util.go.
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes.apis.api import Api
+from ciao_kernel.backends.kubernetes.apis.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.replica_list import ROLE
 from ciao_kernel.model import Manifest, Replica
 
 JOB_LABEL = "training.kubeflow.org/job-name"

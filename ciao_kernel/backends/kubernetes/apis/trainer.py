@@ -11,18 +11,18 @@ installed runtime does, such as the parameter servers of TensorFlow; the TrainJo
 to it. Overrides are not needed, and so the version of their schema does not matter.
 
 Users without the right for that use the ClusterTrainingRuntimes of ``deploy/``
-(:mod:`..shared_runtime`), in which all replicas are pods of one replicatedJob, named ``node``.
+(:mod:`.shared_runtime`), in which all replicas are pods of one replicatedJob, named ``node``.
 """
 
 from __future__ import annotations
 
 import re
 
-from ciao_kernel.backends.kubernetes import replica_list
+from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.apis.api import Api
 from ciao_kernel.backends.kubernetes.apis.indexed_job import INDEX, JOB
+from ciao_kernel.backends.kubernetes.apis.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.object_fields import get, many, mapping
-from ciao_kernel.backends.kubernetes.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.rights import CLAIM, Right
 from ciao_kernel.model import Manifest, Replica
 

@@ -1,0 +1,215 @@
+"""Checks before anything is created: rights, operator, namespace, admission."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, trainer
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
+from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
+from ciao_kernel.model import Manifest
+from ciao_kernel.plugins import JobManifest
+
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_WITHOUT_OPERATOR = "%api=job runs the cell without it, on Kubernetes 1.31 or newer."
+_ANOTHER = "Name another namespace: %namespace=…."
+
+
+class PodSecurityViolation(ClusterFault):
+    """Pod Security refuses a pod in its current form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Properties of a namespace, as far as this user may read them."""
+
+    restricted: bool = False
+    """Pod Security accepts only pods without privileges (level ``restricted``)."""
+    deleted_with_kernel: bool = False
+    """Enterprise Gateway created it for this kernel, and deletes it when the kernel ends."""
+
+
+async def check(
+    target: Target,
+    made: JobManifest,
+    api: Api = OPERATOR_V1,
+    rights: tuple[Right, ...] | None = None,
+) -> None:
+    """Check that this user may run the job, and that its operator is installed.
+
+    Args:
+        target: Cluster and namespace.
+        made: The kind of the job.
+        api: The API of that kind.
+        rights: Rights that the job needs besides those of every job; None means those of the API.
+
+    Raises:
+        ClusterFault: The operator or some rights are missing; the message lists the rights.
+    """
+    client, namespace = target.client, target.namespace
+    group, _, version = made.api_version.partition("/")
+    wanted = (*needed(made.plural, group), *(api.rights if rights is None else rights))
+    served, may = await asyncio.gather(
+        target.kinds(f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
+    )
+    if made.plural not in served:
+        client.forget()
+        raise ClusterFault(
+            f"the cluster of {client.access.source} does not support {made.kind}: {api.missing}.",
+            api.install if api is JOB else f"{api.install} {_WITHOUT_OPERATOR}",
+        )
+    missing = [right for right, has in zip(wanted, may, strict=True) if not has]
+    if missing:
+        raise await lacking(target, "run jobs", missing, whole=len(missing) == len(wanted))
+
+
+async def require_rights(target: Target, what: str, *wanted: Right) -> None:
+    """Check that this user has rights that only some cells need.
+
+    Args:
+        target: Cluster and namespace.
+        what: The action that needs the rights, as it follows "you may not".
+        wanted: All rights that it needs.
+
+    Raises:
+        ClusterFault: Rights are missing; the error lists them and the Role that grants them.
+    """
+    may = await allowed(target.client, target.namespace, *wanted)
+    if missing := [right for right, has in zip(wanted, may, strict=True) if not has]:
+        raise await lacking(target, what, missing)
+
+
+async def lacking(
+    target: Target, what: str, missing: list[Right], *, whole: bool = False
+) -> ClusterFault:
+    """Return the error for missing rights; if ``whole``, the namespace may be missing too."""
+    client, namespace = target.client, target.namespace
+    client.forget()  # the rights may be granted at any moment
+    return ClusterFault(
+        f"you may not {what} in the namespace {namespace} of {client.access.source}"
+        f"{', or the namespace does not exist' if whole else ''}; missing rights: "
+        f"{', '.join(map(str, missing))}.",
+        "Name another namespace (%namespace=…), or ask an administrator to apply this "
+        f"(kubectl apply -f -):\n\n{await role(client, namespace, missing)}",
+    )
+
+
+async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:
+    """Read the namespace, if this user may, and the variables that a gateway sets.
+
+    Raises:
+        ClusterFault: It does not exist, or is being deleted.
+    """
+    client, namespace = target.client, target.namespace
+    variables = os.environ if environment is None else environment
+    labels: Any = {}
+    phase = ""
+    # A Role in the namespace grants this right for that namespace alone.
+    if all(await allowed(client, namespace, Right("get", "namespaces"))):
+        try:
+            found = await client.known(f"/api/v1/namespaces/{namespace}")
+        except Refused as error:
+            if error.code == 404:
+                raise _no_namespace(namespace) from None
+            found = {}
+        meta, status = found.get("metadata"), found.get("status")
+        labels = (meta.get("labels") if isinstance(meta, dict) else None) or {}
+        phase = str(status.get("phase")) if isinstance(status, dict) else ""
+    if phase == "Terminating":
+        client.forget()
+        raise ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
+    labels = labels if isinstance(labels, dict) else {}
+    kernel, pod = (variables.get(name, "") for name in ("KERNEL_ID", "KERNEL_POD_NAME"))
+    # The gateway's namespace has the name of the kernel's pod, which contains the kernel's id.
+    made_for_it = bool(kernel) and (namespace == pod or kernel in namespace)
+    marked = labels.get("app") == "enterprise-gateway" and labels.get("component") == "kernel"
+    return Ground(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
+
+
+async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:
+    """Ask the server what it would refuse: schema, webhooks, quota, Pod Security.
+
+    The controller creates a job's pods later, and a quota or Pod Security may refuse them only
+    then. They are tried here too, if the user may create pods.
+
+    Args:
+        target: Cluster and namespace.
+        items: Path and object of everything that will be created.
+        pods: The pods that the controller will create, one of each role.
+
+    Raises:
+        SpecError: An object would be refused because of a directive, which the error names.
+        ClusterFault: An object would be refused for another reason.
+    """
+    client, namespace = target.client, target.namespace
+    may_try = all(await allowed(client, namespace, Right("create", "pods")))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    tries = [client.create(at, item, dry_run=True) for at, item in items]
+    tries += [client.create(path, pod, dry_run=True) for pod in pods if may_try]
+    for answer in await asyncio.gather(*tries, return_exceptions=True):
+        if isinstance(answer, Refused):
+            if trainer.RUNTIME_FIRST in answer.message:
+                continue  # a dry run has not created the runtime
+            raise refusal(answer, target) from answer
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
+    """Return the pod that a job's controller would create from a template."""
+    meta = {**template["metadata"], "name": name, "namespace": namespace}
+    spec = {**template["spec"], "restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+_QUOTA = "exceeded quota"
+# Part of the server's answer, the directive that causes it, and the hint.
+_BLAME = (
+    (_QUOTA, "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
+    ("must specify limits", "cpu", "The namespace's quota requires %cpu and %memory."),
+    ("must specify requests", "cpu", "The namespace's quota requires %cpu and %memory."),
+    ("maximum cpu", "cpu", "The namespace limits the resources of one replica."),
+    ("maximum memory", "memory", "The namespace limits the resources of one replica."),
+    ("serviceaccount", "serviceAccount", "`kubectl get serviceaccounts` lists valid names."),
+    ("PriorityClass", "priorityClass", "`kubectl get priorityclasses` lists valid names."),
+)
+
+
+def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
+    """Return the cell's error after the server refused a part of a job; no part of it exists."""
+    namespace, words = target.namespace, error.message
+    target.client.forget()  # rights or the namespace may have changed
+    if error.code == 401 or error.code >= 500:  # not caused by this job
+        return ClusterFault(words, error.hint)
+    if error.code == 404 and "namespaces" in words:
+        return _no_namespace(namespace)
+    if "being terminated" in words:
+        return ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
+    if "violates PodSecurity" in words:
+        return PodSecurityViolation(
+            f"Pod Security refuses this job's pods in the namespace {namespace}: "
+            f"{words.partition('violates PodSecurity ')[2]}",
+            "Use an image that fits the rules of the namespace: %image=…, %namespace=….",
+        )
+    if _QUOTA in words and not words.startswith("pods"):
+        return ClusterFault(
+            f"the cluster refuses this job: {words}",
+            "The quota counts objects. `ciao delete --finished` removes finished jobs.",
+        )
+    for part, directive, hint in _BLAME:
+        if part in words:
+            kind = NoRoom if part == _QUOTA else SpecError
+            return kind(f"the cluster refuses this job: {words}", hint, directive=directive)
+    hint = error.hint or f"Nothing of the job exists in {namespace}."
+    return ClusterFault(f"the cluster refuses this job: {words}", hint)
+
+
+def _no_namespace(namespace: str) -> ClusterFault:
+    return ClusterFault(
+        f"there is no namespace {namespace}.", "Name an existing namespace: %namespace=…."
+    )

@@ -1,0 +1,121 @@
+"""Connects a front end to a process in a pod that waits at a prompt, by one program in the pod.
+
+No port of the pod is opened: the program connects to the socket of the process, and its standard
+streams go over the WebSocket of ``pods/exec``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.existing import pod_program
+from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.delivery import site_folder
+from ciao_kernel.errors import BackendError
+from ciao_kernel.kube.client import Client
+from ciao_kernel.model import Job, Manifest, Replica
+from ciao_kernel.model.queries import Streams
+from ciao_kernel.visible_text import short
+
+_PATIENCE = 5.0
+"""Seconds in which a process must answer."""
+_SLOWEST = 20.0
+"""Seconds in which its node must."""
+_ENTER = tuple(Right(verb, "pods", subresource="exec") for verb in ("get", "create"))
+
+
+async def why_not(target: Target) -> str:
+    """Return why this user cannot enter the pods of a namespace; "" if the user can."""
+    may = await allowed(target.client, target.namespace, *_ENTER)
+    missing = [str(right) for right, granted in zip(_ENTER, may, strict=True) if not granted]
+    return f"its user lacks the right to {missing[0]}" if missing else ""
+
+
+async def debug(
+    client: Client,
+    job: Job,
+    replica: Replica,
+    pod: Manifest | None,
+    python: str,
+    pid: int,
+    streams: Streams,
+    rank: str = "",
+) -> bool:
+    """Carry a conversation until one side ends it; return at once if no process waits.
+
+    Args:
+        client: The API server.
+        job: The job.
+        replica: The replica.
+        pod: Its pod; None if it has none.
+        python: Interpreter in the image, if the pod does not start one itself.
+        pid: Number of the process in the pod; 0 means any that waits.
+        streams: The person's side.
+        rank: Number of the process in the replica, if it was named; "" means any.
+
+    Returns:
+        False if the prompt of the process is open elsewhere.
+
+    Raises:
+        BackendError: There is no connection.
+    """
+    # Late: nothing else needs it.
+    from ciao_kernel.delivery.inspection import debug_bridge
+
+    if pod is None or pod_program.why_not(pod, replica):
+        return True
+    places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
+    program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places, rank)
+    answer = PodAnswer()
+    code = await pod_program.run(
+        client, job, pod, python, program, streams.out, answer.err, streams.input
+    )
+    if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
+        raise BackendError(f"the connection ended with code {code}: {answer.last_error()}")
+    return code != debug_bridge.OPEN
+
+
+async def halt(
+    client: Client,
+    job: Job,
+    pod: Manifest | None,
+    python: str,
+    rank: str = "",
+    *,
+    within: float = _SLOWEST,
+) -> str:
+    """Let a process in a pod stop at the next line of its program.
+
+    Args:
+        client: The API server.
+        job: The job.
+        pod: Its pod; None if the replica has none.
+        python: Interpreter in the image, if the pod does not start one itself.
+        rank: Number of the process in the replica, if it was named; "" means the first that stops.
+        within: Seconds for the answer.
+
+    Returns:
+        How the process answered; "" if there is none.
+
+    Raises:
+        BackendError: It cannot be asked, or its answer is late.
+    """
+    from ciao_kernel.delivery.inspection import stack_reader
+
+    if pod is None:
+        return ""
+    program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE, rank)
+    answer = PodAnswer()
+
+    try:
+        async with asyncio.timeout(within):
+            code = await pod_program.run(client, job, pod, python, program, answer.out, answer.err)
+    except TimeoutError:
+        raise BackendError(
+            "the replica cannot be asked: its node did not answer.", "Try again."
+        ) from None
+    if code:
+        raise BackendError(f"it cannot be asked: {answer.last_error()}")
+    return short(answer.text.decode("utf-8", "replace").strip())

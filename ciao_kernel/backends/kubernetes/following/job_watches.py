@@ -1,0 +1,110 @@
+"""Keeps the object of a followed job and its pods up to date, by one watch each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+
+from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.following.replica_tracker import trimmed
+from ciao_kernel.errors import Refused
+from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.watch import WatchedList
+from ciao_kernel.model import Job
+
+_PAUSE = 0.5
+_DENIED = 20.0
+"""Seconds for which a refusal is retried if the same request was allowed before."""
+
+
+class JobWatches:
+    """The two watches of one job.
+
+    Args:
+        client: The job's API server.
+        job: The job.
+        path: Path of the job's object, with its name.
+        changed: Set at each change, and when a watch ends.
+    """
+
+    def __init__(self, client: Client, job: Job, path: str, changed: asyncio.Event) -> None:
+        self._client, self._job, self._changed = client, job, changed
+        collection, _, name = path.rpartition("/")
+        query = {"fieldSelector": f"metadata.name={name}"}
+        self.jobs = WatchedList(client, collection, query, changed)
+        """The job's object, or another job that has its name since."""
+        self.pods = self._list_of_pods()
+        """The pods of all jobs that have had the name."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start to watch."""
+        self._start(self.jobs.run())
+        self._start(self.pods.run())
+
+    async def close(self) -> None:
+        """Stop watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def lists(self) -> tuple[WatchedList, WatchedList]:
+        """Both lists."""
+        return self.jobs, self.pods
+
+    @property
+    def listed(self) -> bool:
+        """True once both lists were read."""
+        return self.jobs.listed and self.pods.listed
+
+    def check(self) -> None:
+        """Check that both watches go on.
+
+        Raises:
+            ClusterFault: A watch has ended with this error.
+            Refused: The server refuses to answer, for example because the credentials ended.
+        """
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise self._signed_out(error) or error
+
+    def list_pods_again(self) -> None:
+        """Replace the list of pods by a new one, which is read from the start."""
+        self._tasks[-1].cancel()  # the pods' watch, which was started last
+        self.pods = self._list_of_pods()
+        self._start(self._watch_again(self.pods))
+
+    def _list_of_pods(self) -> WatchedList:
+        path = f"/api/v1/namespaces/{self._job.place}/pods"
+        query = {"labelSelector": job_metadata.selector(self._job)}
+        return WatchedList(self._client, path, query, self._changed, trimmed)
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._changed.set())
+        self._tasks.append(task)
+
+    async def _watch_again(self, pods: WatchedList) -> None:
+        """Watch from a new list; a server that just started may refuse allowed requests."""
+        denied = time.monotonic()
+        while True:
+            try:
+                await pods.run()
+            except Refused as error:
+                if error.code == 401 or pods.listed or time.monotonic() - denied > _DENIED:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    def _signed_out(self, error: BaseException) -> Refused | None:
+        """Return the error for credentials that ended; None if it is another error."""
+        if not isinstance(error, Refused) or error.code != 401:
+            return None
+        return Refused(
+            f"{error.message.rstrip('.')}; {self._job.name} keeps running.",
+            "Sign in to the cluster again; then "
+            f"`%ciao attach {self._job.reference}` follows the job again.",
+            code=error.code,
+            reason=error.reason,
+        )

@@ -1,0 +1,273 @@
+"""The replicas of a followed job: the pod of each, its status, and the reader of its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
+from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
+from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import status
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.logs import ContainerLog, Gap
+from ciao_kernel.kube.watch import WatchedList
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
+
+_log = logging.getLogger(__name__)
+
+_WAITING = 64
+"""Pieces of output that readers may queue ahead of the consumer."""
+_MOST = 10_000
+_OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
+_REST, _LONGEST_REST, _QUICK = 0.05, 0.25, 16
+"""Pause after each read of a log in seconds, its limit, and the number of logs from which it grows.
+With many short pauses most processor time would be spent on waking up for a line or two."""
+
+
+@dataclass
+class _TrackedReplica:
+    """One replica: its current pod, its last status, the readers of all its pods."""
+
+    status: ReplicaStatus
+    pod: Object | None = None
+    uid: str = ""
+    """Uid of its last pod, also after that is gone."""
+    earlier: int = 0
+    """Number of runs in the pods before."""
+    readers: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
+    """Readers by the uid of the pod; their result is True if all was read."""
+
+
+class ReplicaTracker:
+    """Keeps the replicas' states and reads their logs.
+
+    Args:
+        client: The API server.
+        job: The job of the replicas.
+        pods: The job's pods; the caller keeps the list up to date.
+        kept: The files of the logs.
+        since: RFC 3339 time of the oldest line to read; None for all lines.
+        wake: Called when :meth:`output` has events.
+        now: The cluster's clock, in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        pods: WatchedList,
+        kept: LogFiles,
+        since: str | None,
+        wake: Callable[[], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._now = now
+        self._client, self._job, self._pods = client, job, pods
+        self._kept, self._since, self._wake = kept, since, wake
+        self._members = {
+            replica: _TrackedReplica(ReplicaStatus(replica, log=str(kept.path(replica))))
+            for replica in job.replicas
+        }
+        self._owner: dict[str, Replica] = {}
+        """Replicas by the uids of their pods."""
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._output: asyncio.Queue[Output | Notice] = asyncio.Queue(_WAITING)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        readers = [task for one in self._members.values() for task in one.readers.values()]
+        for task in readers:
+            task.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    def update(self, touched: Mapping[str, Object], job: str) -> None:
+        """Take the changes, and start the readers of new pods.
+
+        Args:
+            touched: Pods that were added, changed or deleted, by uid, in their last state.
+            job: The uid of the job: an earlier job of the same name may have left pods.
+        """
+        for uid, pod in sorted(touched.items(), key=lambda pair: _rank(pair[1])):
+            self._take(uid, pod, job)
+        self._tell(touched, status.DELETED)
+
+    def renew(self, pods: WatchedList) -> None:
+        """Continue with a new list of pods; :meth:`update` then takes its changes."""
+        if pods is self._pods:
+            return  # otherwise a pod deleted since the last call would lose its last state
+        self._pods = pods
+        # Nobody saw the end of pods that are gone.
+        self._tell(self._owner.keys() - pods.items.keys(), "")
+
+    def _tell(self, uids: Iterable[str], why: str) -> None:
+        """Wake the readers of changed pods, and record which pods are gone, and why."""
+        for uid in uids:
+            for event in self._waiting.get(uid, ()):
+                event.set()
+            if uid not in self._pods.items and (replica := self._owner.pop(uid, None)):
+                self._gone(self._members[replica], uid, why)
+
+    def _take(self, uid: str, pod: Object, job: str) -> None:
+        replica = job_metadata.replica(pod)
+        if replica is None or not job_metadata.is_part_of(pod, job, self._job.run):
+            return
+        if replica not in self._members:  # someone has scaled the job
+            if len(self._members) >= _MOST:
+                return
+            log = str(self._kept.path(replica))
+            self._members[replica] = _TrackedReplica(ReplicaStatus(replica, log=log))
+        one = self._members[replica]
+        if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
+            return  # the last words of a pod that has a successor
+        same = one.pod is not None and one.pod["metadata"]["uid"] == uid
+        self._owner[uid] = replica
+        if uid != one.uid:
+            one.earlier = one.status.restarts + 1 if one.uid else 0
+            one.uid = uid
+        one.pod = pod
+        # The last state of a deleted pod reports its end as a failure.
+        if not same or one.status.state is not State.STOPPED:
+            now = status.of_pod(pod, replica)
+            count = now.restarts + one.earlier
+            one.status = replace(now, restarts=count, log=one.status.log)
+        if one.status.state.over:
+            self._kept.keep_results(replica, status.last_words(pod))
+        if uid not in one.readers and one.status.node and uid in self._pods.items:
+            read = self._read(replica, uid, pod)
+            one.readers[uid] = asyncio.get_running_loop().create_task(read)
+
+    def _gone(self, one: _TrackedReplica, uid: str, why: str) -> None:
+        if one.pod and one.pod["metadata"]["uid"] == uid:
+            why = status.disruption(one.pod) or why
+            one.pod = None
+            if not one.status.state.over:
+                one.status = replace(one.status, state=State.STOPPED, since=self._now(), reason=why)
+
+    # --------------------------------------------------------------------------- what is known
+
+    def statuses(self) -> dict[Replica, ReplicaStatus]:
+        """Return the last known status of each replica, also if its pod is gone."""
+        return {replica: one.status for replica, one in self._members.items()}
+
+    def present(self) -> dict[Replica, Object | None]:
+        """Return the pod of each replica; None if it has no pod."""
+        return {replica: one.pod for replica, one in self._members.items()}
+
+    def output(self) -> Iterator[Event]:
+        """Yield the events since the last call."""
+        while not self._output.empty():
+            yield self._output.get_nowait()
+
+    def replay(self) -> Iterator[Event]:
+        """Yield the saved lines of replicas whose pods are gone."""
+        for replica, one in self._members.items():
+            if one.pod is None and not one.readers:
+                for data in self._kept.lines(replica):
+                    yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
+
+    def drained(self, should_wait: Callable[[Replica], bool]) -> bool:
+        """Return whether all output of a finished job has arrived.
+
+        The logs of ended pods are always read to their last lines. A replica's earlier pods have
+        ended, even if its current pod runs.
+
+        Args:
+            should_wait: Tells whether to wait for a replica whose pod has not ended.
+        """
+        for replica, one in self._members.items():
+            runs = one.pod["metadata"]["uid"] if one.pod and not one.status.state.over else ""
+            waits = one.pod is not None and should_wait(replica)
+            if any(not task.done() and (waits or uid != runs) for uid, task in one.readers.items()):
+                return False
+            if waits and not one.readers:
+                return False
+        return True
+
+    def read(self) -> frozenset[Replica]:
+        """Return the replicas without further output: ended, and read to the last line."""
+        return frozenset(
+            replica
+            for replica, one in self._members.items()
+            if one.readers and all(task.done() and task.result() for task in one.readers.values())
+        )
+
+    def succeeded(self) -> bool:
+        """Return whether every replica has succeeded; then neither status nor log will change."""
+        return all(one.status.state is State.SUCCEEDED for one in self._members.values())
+
+    # ------------------------------------------------------------------------------------ logs
+
+    async def _read(self, replica: Replica, uid: str, pod: Object) -> bool:
+        """Put one pod's lines into the queue; a failure of one log is no failure of the job."""
+        try:
+            await self._copy(replica, uid, pod)
+        except Exception as error:
+            _log.exception("reading the log of %s failed", replica)
+            await self._put(Notice(f"reading the log of {replica} failed: {error}"))
+            return False
+        finally:
+            self._wake()
+        return True
+
+    async def _copy(self, replica: Replica, uid: str, pod: Object) -> None:
+        view = _View(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
+        log = ContainerLog(
+            self._client,
+            self._job.place,
+            pod["metadata"]["name"],
+            job_metadata.container(pod),
+            view,
+            since=self._since,
+            pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
+            away=lambda: self._pods.away_since is not None,
+        )
+        async with contextlib.aclosing(log.read()) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Gap):
+                    await self._put(Notice(f"[{replica}] {piece.text}"))
+                    continue
+                self._kept.write(replica, piece.data)
+                await self._put(Output(replica, piece.data, piece.count))
+
+    async def _put(self, event: Output | Notice) -> None:
+        await self._output.put(event)
+        self._wake()
+
+
+def trimmed(pod: Object) -> Object:
+    """Return a pod without the unused fields, which are most of it."""
+    kept = dict(pod)
+    meta, spec = pod.get("metadata"), pod.get("spec")
+    if isinstance(meta, dict):
+        kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
+    if isinstance(spec, dict):
+        kept["spec"] = {key: spec[key] for key in ("nodeName", "restartPolicy") if key in spec}
+        for kind in ("containers", "initContainers"):
+            if kind == "containers" or kind in spec:
+                kept["spec"][kind] = [
+                    {key: one[key] for key in _OF_CONTAINERS if key in one}
+                    for one in many(spec, kind)
+                ]
+    return kept
+
+
+def _rank(pod: Object) -> tuple[bool, str]:
+    """Return a sort key: a replica's last pod is not being deleted, or is the youngest."""
+    stays = get(pod, "metadata", "deletionTimestamp") is None
+    return stays, str(get(pod, "metadata", "creationTimestamp") or "")
+
+
+class _View:
+    """One pod of the watched list, for the reader of its log."""
+
+    def __init__(self, pod: Callable[[], Object | None], waiting: set[asyncio.Event]) -> None:
+        self.pod, self._waiting = pod, waiting
+
+    async def changed(self, within: float) -> None:
+        await next_change(self._waiting, within)

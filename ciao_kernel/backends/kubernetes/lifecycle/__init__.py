@@ -1,0 +1,1 @@
+"""The life of a job's objects: created, suspended, created again for a next try, deleted."""

@@ -1,0 +1,236 @@
+"""The container for the files of ``%output`` beside the program: pure functions.
+
+It is a native sidecar (an init container with ``restartPolicy: Always``): the pod of an ended
+program stays for it, but the program's own container is over, and its exit code is known. The
+sidecar ends when the files are fetched, or nobody does so, and the controller sees the program's
+end. Or, under another name, it writes the files into its own log and ends: none of these lines is
+in the program's log, nor in what Kubernetes takes from that as the message of a failure. Or it
+sends them to a bucket, a registry or a claim. See
+:mod:`ciao_kernel.delivery.output_keeper`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.output import output_claim, output_state
+from ciao_kernel.backends.kubernetes.output.output_claim import Copying
+from ciao_kernel.config import Settings
+from ciao_kernel.delivery import checkpoints, output_keeper, replica_files, results, site_folder
+from ciao_kernel.model import Artifact, JobSpec, Manifest
+from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.volume import overlap
+
+if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.output.output_registry import Push
+    from ciao_kernel.backends.kubernetes.output.output_store import Upload
+
+OLDEST = (1, 29)
+"""First version of Kubernetes with native sidecars by default."""
+STORE_MOST = 4_900_000_000
+"""Bytes of files in an object of a bucket, which is written by one request of 5 GiB at most."""
+LONGEST_WRITING = 30
+"""Seconds in which a sidecar writes the files into its log."""
+_PLACE = "/ciao-output"
+_COPIES = f"{_PLACE}/{replica_files.COPIES}"
+_CPU, _MEMORY = ("10m", "500m"), ("32Mi", "256Mi")
+"""Requests and limits, where the program's container has some."""
+
+
+def limit(settings: Settings, way: OutputWay) -> int:
+    """Return the bytes of files that come back from a replica."""
+    most = int(settings.fetch_limit)
+    limits = {OutputWay.LOG: replica_files.LOG_MOST, OutputWay.S3: STORE_MOST}
+    return min(most, limits.get(way, most))
+
+
+def add(
+    pod: Manifest,
+    spec: JobSpec,
+    artifact: Artifact,
+    settings: Settings,
+    way: OutputWay,
+    upload: Upload | Push | Copying | None = None,
+    *,
+    values: bool = False,
+) -> Manifest:
+    """Return the specification of a pod that keeps the files of ``%output`` and event files.
+
+    Args:
+        pod: The specification; its only container is the program's.
+        spec: The cell's header.
+        artifact: What the builder has delivered.
+        settings: Waiting times, and the limit of all files.
+        way: How they leave the pod.
+        upload: What it needs for a bucket, a registry or a claim, if that is the way.
+        values: Whether large values come as files too.
+    """
+    # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
+    from ciao_kernel.backends.kubernetes.output import output_registry, output_store
+    from ciao_kernel.delivery import registry_program
+
+    (program,) = pod["containers"]
+    shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
+    script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
+    marks = {"name": "output", "mountPath": _PLACE}
+    most = str(limit(settings, way))
+    start = [artifact.python, "-I", "-S", script]
+    grace = f"{settings.grace(spec.grace):g}"
+    copies = () if shared else (_COPIES,)
+    kept = [*spec.kept_paths, *([replica_files.VALUES] if values else [])]
+    words = [*kept, *_without(spec)]
+    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *words, "--"]
+    # Values alone hold a pod only if there are some.
+    keep = ["keep", _PLACE, f"{settings.fetch_wait:g}", *(() if spec.kept_paths else kept)]
+    patience = output_state.LONGEST
+    # Others may be about to end too, and are deleted when the job is over.
+    linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
+    if way is OutputWay.LOG:
+        keep = ["tell", _PLACE, str(LONGEST_WRITING), linger, most, *kept]
+        patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
+    if way is OutputWay.S3:
+        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
+    if way is OutputWay.REGISTRY:
+        start = [*start[:3], "-c", registry_program.LOADER]
+        keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
+    if isinstance(upload, Copying):
+        keep = ["save", _PLACE, str(LONGEST_WRITING), linger, most, upload.folder]
+        keep += words
+    env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
+    if not shared:
+        env.append({"name": replica_files.COPIED, "value": _COPIES})
+    told = output_registry.variables(upload) if isinstance(upload, output_registry.Push) else {}
+    if isinstance(upload, output_store.Upload):
+        told = {output_store.ADDRESSES: upload.addresses}
+    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in told.items()]
+    if upload is not None:
+        uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+        env.append({"name": replica_files.POD_UID, "valueFrom": uid})
+    sidecar: Manifest = {
+        "name": output_state.NAMES[way],
+        "image": program["image"],
+        "restartPolicy": "Always",
+        "command": [word.replace("$", "$$") for word in (*start, *keep)],
+        "workingDir": artifact.workdir if shared else _PLACE,
+        "env": env,
+        "resources": _resources(program["resources"]),
+        "volumeMounts": [
+            *artifact.mounts,
+            *(_logs(program, spec, artifact) if shared else ()),
+            marks,
+        ],
+    }
+    if upload is not None:
+        sidecar["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    volumes: list[Manifest] = [{"name": "output", "emptyDir": {}}]
+    if isinstance(upload, Copying):
+        more, mount = output_claim.mounted(upload, pod["volumes"])
+        volumes += more
+        sidecar["volumeMounts"].append(mount)
+    if isinstance(upload, output_registry.Push) and upload.secret:
+        volume, mount = output_registry.password(upload.secret)
+        volumes.append(volume)
+        sidecar["volumeMounts"].append(mount)
+        # Otherwise the program could read the files of the other container below /proc.
+        pod = {**pod, "shareProcessNamespace": False}
+    return {
+        **pod,
+        "containers": [
+            {
+                **program,
+                "command": [word.replace("$", "$$") for word in run] + program["command"],
+                "volumeMounts": [*program["volumeMounts"], marks],
+            }
+        ],
+        "initContainers": [*pod.get("initContainers", ()), sidecar],
+        "volumes": [*pod["volumes"], *volumes],
+        "terminationGracePeriodSeconds": patience,
+    }
+
+
+def _without(spec: JobSpec) -> list[str]:
+    """Return the words for the folders of the program whose files stay where they are.
+
+    Event files of ``%tensorboard`` come from volumes too.
+    """
+    places = [one.where for one in spec.volumes]
+    places += [checkpoints.WHERE] if spec.checkpoint is not None else []
+    logs = spec.tensorboard
+    own = [one for one in places if logs is None or not overlap(one, logs)]
+    own = [one for one in own if not one.startswith("/")]
+    return [output_keeper.WITHOUT, *own] if own else []
+
+
+def _logs(program: Manifest, spec: JobSpec, artifact: Artifact) -> list[Manifest]:
+    """Return the volumes of the cell that have the event files of ``%tensorboard``."""
+    if spec.tensorboard is None:
+        return []
+    place = f"{artifact.workdir}/{spec.tensorboard}"
+    return [
+        one
+        for one in program["volumeMounts"]
+        if one not in artifact.mounts
+        and one["mountPath"].startswith(f"{artifact.workdir}/")
+        and overlap(one["mountPath"], place)
+    ]
+
+
+def _resources(program: Manifest) -> Manifest:
+    """Return small amounts of what a quota may require for each container."""
+    found: Manifest = {}
+    for number, kind in enumerate(("requests", "limits")):
+        amounts = {
+            name: both[number]
+            for name, both in (("cpu", _CPU), ("memory", _MEMORY))
+            if name in program.get(kind, {})
+        }
+        if amounts:
+            found[kind] = amounts
+    return found
+
+
+def grace(pod: Any) -> float | None:
+    """Return the seconds in which a deleted pod ends if its node answers; None without a sidecar.
+
+    Its own grace period is the time of a fetch, and of a pod whose files nobody fetches it is much
+    too long.
+    """
+    seconds: list[float] = []
+    for one in (
+        *many(pod, "spec", "containers"),
+        *many(pod, "spec", "initContainers"),
+    ):
+        command = get(one, "command")
+        words = command if isinstance(command, list) else []
+        for kind in ("run", "keep", "tell", "send", "push", "save"):
+            with contextlib.suppress(ValueError, IndexError, TypeError):
+                at = words.index(_PLACE)
+                if words[at - 1] == kind:
+                    seconds.append(float(words[at + 1]))
+        linger = get(one, "lifecycle", "preStop", "sleep", "seconds")
+        seconds += [linger] if isinstance(linger, int) else []
+    named = any(
+        one.get("name") in output_state.NAMES.values()
+        for one in many(pod, "spec", "initContainers")
+    )
+    # Anybody may have written the words.
+    known = (min(max(one, 0.0), output_state.LONGEST) for one in seconds if math.isfinite(one))
+    return sum(known) if named else None
+
+
+def is_native(templates: Iterable[Any]) -> bool:
+    """Return whether templates that a server has accepted still have native sidecars.
+
+    The schema of an older operator drops the field; the container would then be an ordinary init
+    container, which never ends.
+    """
+    return all(
+        one.get("restartPolicy") == "Always"
+        for pod in templates
+        for one in many(pod, "spec", "initContainers")
+        if one.get("name") in output_state.NAMES.values()
+    )

@@ -1,0 +1,240 @@
+"""Reasons why a job waits, in the cluster's words, and the end of hopeless waits.
+
+Events are requested in the background: a slow answer must not delay the lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.backends.kubernetes.states import status
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.times import span
+
+_ASK_EVERY, _ASK_FOR = 1.0, 2.0
+_MOST_PODS = 4
+_OPERATOR_SILENT = 10.0
+_DENIALS = 3
+"""Refusals after which requests end: a single refusal may come from a server that just started."""
+
+
+class PendingReasons:
+    """Finds reasons that are missing in the pods' status: from events, read once a second.
+
+    Args:
+        client: The API server.
+        job: The job of the waiting replicas.
+        hopeless: Seconds after which an image that cannot be pulled fails the job.
+        on_new_reason: Called when there is a new reason.
+        now: The cluster's clock, in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        hopeless: float,
+        on_new_reason: Callable[[], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._now = now
+        self._client, self._job, self._hopeless = client, job, hopeless
+        self._on_new_reason = on_new_reason
+        self._asking: asyncio.Task[None] | None = None
+        self._asked = 0.0
+        self._began = time.monotonic()
+        self._told: dict[str, str] = {}
+        """Last text from the events of an object, by its uid."""
+        self._pulls: dict[str, str] = {}
+        """Image that a node pulls for a pod, and the time so far, by the pod's uid."""
+        self._stuck: dict[Replica, float] = {}
+        self._uid = ""
+        """The job's uid."""
+        self._refused_since = 0.0
+        """Time since when the controller reports that it cannot create the pods."""
+        self._ran = False
+        self._operator_responded = False
+        self._denied = 0
+
+    async def close(self) -> None:
+        """Stop reading events."""
+        if self._asking:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def explain(
+        self,
+        now: Status,
+        pods: Mapping[Replica, Object | None],
+        uid: str,
+        *,
+        operator_responded: bool = True,
+    ) -> Status:
+        """Return the status with the known reasons of pending replicas.
+
+        Args:
+            now: The status.
+            pods: Each replica's pod, if it has one.
+            uid: The job's uid.
+            operator_responded: Whether the controller has taken note of the job.
+        """
+        self._uid = uid
+        self._operator_responded = self._operator_responded or operator_responded
+        pending = [one for one in now.replicas if one.state is State.PENDING]
+        self._ran = self._ran or len(pending) < len(now.replicas)
+        if now.state.over or not pending:
+            self._stuck.clear()
+            return now
+        if self._denied < _DENIALS and time.monotonic() - self._asked > _ASK_EVERY:
+            self._asked = time.monotonic()
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.ensure_future(
+                    self._ask(_objects_to_query(pending, pods, uid), uid)
+                )
+        explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
+        replicas = tuple(
+            replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
+        )
+        found = replace(now, replicas=replicas)
+        return self._failed_status(found, pods) or found
+
+    async def _ask(self, uids: list[str], job: str) -> None:
+        """Read the events of each of these objects; ``job`` is the uid of the job's own object."""
+        path = f"/api/v1/namespaces/{self._job.place}/events"
+        for uid in uids:
+            try:
+                async with asyncio.timeout(_ASK_FOR):
+                    found = await self._client.get(path, fieldSelector=f"involvedObject.uid={uid}")
+            except Refused as error:
+                self._denied += error.code == 403
+                return
+            except (ClusterFault, TimeoutError):
+                return
+            events = many(found, "items")
+            told = sentence(newest(events, of_job=uid == job))
+            pull = pulling(events, self._now())
+            if (self._told.get(uid, ""), self._pulls.get(uid, "")) != (told, pull):
+                self._told[uid], self._pulls[uid] = told, pull
+                self._on_new_reason()
+
+    def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
+        if pod is not None:
+            said = self._told.get(pod["metadata"]["uid"], "")
+            if not said and not one.reason:
+                return self._pulls.get(pod["metadata"]["uid"], "")
+            if one.reason.startswith("unschedulable") or not said:
+                return one.reason
+            if one.node and said.startswith("FailedScheduling"):
+                return one.reason  # the pod was scheduled since then
+            # The events contain the image's error; the status soon contains only "Back-off".
+            return said if not one.reason or "Back-off" in one.reason else one.reason
+        if self._told.get(uid):
+            return self._told[uid]
+        if not self._operator_responded and time.monotonic() - self._began > _OPERATOR_SILENT:
+            return f"no pod yet: {apis.of_job(self._job).controller} does not answer"
+        return one.reason
+
+    def _failed_status(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
+        """Return the failed status of a job that will never run, if it has waited long enough.
+
+        A replica that is restarted while others train is not given up: the registry may come
+        back, and the training would be lost.
+        """
+        if self._ran:
+            return None
+        if lost := self._given_up(now, pods):
+            return lost
+        for one in now.replicas:
+            pod = pods.get(one.replica)
+            word = status.waiting_reason(pod)[0] if pod and one.state is State.PENDING else ""
+            if word not in status.HOPELESS:
+                self._stuck.pop(one.replica, None)
+                continue
+            since = self._stuck.setdefault(one.replica, time.monotonic())
+            if time.monotonic() - since >= self._hopeless:
+                return replace(
+                    now,
+                    state=State.FAILED,
+                    since=self._now(),
+                    reason=word,
+                    message=f"{one.replica} cannot start: {one.reason}",
+                    decided_by=one.replica,
+                    hopeless=True,
+                )
+        return None
+
+    def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
+        """Return the failed status of a job for which its controller can create no pods."""
+        told = "" if any(pods.values()) else self._told.get(self._uid, "")
+        reason = told.partition(":")[0]
+        if reason not in apis.of_job(self._job).hopeless:
+            self._refused_since = 0.0
+            return None
+        self._refused_since = self._refused_since or time.monotonic()
+        if time.monotonic() - self._refused_since < self._hopeless:
+            return None
+        message = f"{apis.of_job(self._job).controller} cannot create its pods: {told}"
+        since = self._now()
+        return replace(
+            now, state=State.FAILED, since=since, reason=reason, message=message, hopeless=True
+        )
+
+
+def _objects_to_query(
+    pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
+) -> list[str]:
+    """Return the objects whose events to read: a few pods, because all wait for the same."""
+    waiting = [pod for one in pending if (pod := pods[one.replica])]
+    own = [uid] if uid and len(waiting) < len(pending) else []
+    return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
+
+
+def newest(events: list[Object], *, of_job: bool) -> Object:
+    """Return the newest warning; ``{}`` if there is none, or if a pod had a better event since."""
+    said = [event for event in events if event.get("message")]
+    if of_job:  # one pod may be created after another was refused
+        said = [event for event in said if event.get("type") == "Warning"]
+    last = max(said, key=event_time, default={})
+    return last if last.get("type") == "Warning" else {}
+
+
+def sentence(event: Object) -> str:
+    """Return the text of an event; "" if it has none."""
+    words = " ".join(str(event.get("message", "")).split())
+    return f"{event.get('reason', '')}: {words}" if words else ""
+
+
+def pulling(events: list[Object], now: float | None = None) -> str:
+    """Return the image that a node pulls, and for how long; "" if that is not the newest event.
+
+    Kubernetes reports no bytes of a pull.
+
+    Args:
+        events: Events of a pod.
+        now: The cluster's time, in seconds since the epoch; None leaves the time out.
+    """
+    # Of the events of one second, the later one in the list is newer.
+    last = max(enumerate(events), key=lambda one: (event_time(one[1]), one[0]), default=(0, {}))[1]
+    words = " ".join(str(last.get("message", "")).split())
+    if last.get("reason") != "Pulling" or not words:
+        return ""
+    if now is None:
+        return words
+    seconds = max(0.0, now - status.stamp(event_time(last)))
+    # Each new text draws the table again.
+    return f"{words}, {span(seconds if seconds < 60 else seconds // 10 * 10)}"
+
+
+def event_time(event: Object) -> str:
+    """Return the time of an event as text; texts compare like the times."""
+    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if isinstance(event.get(key), str):
+            return str(event[key])
+    return ""

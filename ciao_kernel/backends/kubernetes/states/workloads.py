@@ -1,0 +1,130 @@
+"""Kueue's own record of a job in a queue: its Workload, and why that waits.
+
+The Workload itself says most, but reading it needs a right of its own. Without it the events are
+read: an event of the job names its Workload, and the events of that say why it waits. They are
+gone after an hour, and none is written for a queue that does not exist.
+
+Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassigner`` of Kueue
+0.15.
+"""
+
+from __future__ import annotations
+
+from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.rights import Right, allowed
+from ciao_kernel.backends.kubernetes.states.pending_reasons import event_time
+from ciao_kernel.errors import Refused
+from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.model import Job
+from ciao_kernel.visible_text import short
+
+GROUP = "kueue.x-k8s.io"
+READ = tuple(Right(verb, "workloads", GROUP) for verb in ("get", "list"))
+"""Optional rights: with them the reason is exact, and is known for a job that waits for long."""
+_JOB_UID = f"{GROUP}/job-uid"
+_CREATED = "CreatedWorkload"
+_LONGEST = 300
+_TOO_LARGE, _FULL_NOW = "maximum capacity", "insufficient unused quota"
+_NO_QUEUE = "doesn't exist"
+
+
+class Workload:
+    """Reads why a job waits.
+
+    Args:
+        client: The API server.
+        job: The job.
+    """
+
+    def __init__(self, client: Client, job: Job) -> None:
+        self._client, self._job = client, job
+        self._name = ""
+
+    async def why(self, uid: str) -> str:
+        """Return why the job waits; "" if nothing tells.
+
+        Args:
+            uid: The job's uid.
+
+        Raises:
+            Refused, ClusterFault: From the client.
+        """
+        may = all(await allowed(self._client, self._job.place, *READ))
+        if may and (told := condition(await of_job(self._client, self._job.place, uid))):
+            return told
+        if not self._name:
+            self._name = name(await self._events(f"involvedObject.uid={uid}"))
+        if not self._name:
+            return ""
+        by_name = f"involvedObject.name={self._name}"
+        return newest(await self._events(f"involvedObject.kind=Workload,{by_name}"))
+
+    async def _events(self, selector: str) -> list[Object]:
+        path = f"/api/v1/namespaces/{self._job.place}/events"
+        return many(await self._client.get(path, fieldSelector=selector), "items")
+
+
+async def served_version(client: Client) -> str:
+    """Return the version of Kueue's API that a cluster prefers; "" if it has no Kueue.
+
+    Raises:
+        Refused, ClusterFault: From the client.
+    """
+    try:
+        found = await client.known(f"/apis/{GROUP}")
+    except Refused as error:
+        if error.code != 404:
+            raise
+        return ""
+    return str(get(found, "preferredVersion", "version") or "")
+
+
+async def of_job(client: Client, namespace: str, uid: str) -> Object:
+    """Return the Workload of a job; ``{}`` if Kueue has made none.
+
+    Args:
+        client: The API server.
+        namespace: The job's namespace.
+        uid: The job's uid.
+
+    Raises:
+        Refused, ClusterFault: From the client.
+    """
+    path = f"/apis/{GROUP}/{await served_version(client)}/namespaces/{namespace}/workloads"
+    found = await client.get(path, labelSelector=f"{_JOB_UID}={uid}")
+    return next(iter(many(found, "items")), {})
+
+
+def condition(item: Object) -> str:
+    """Return why a Workload has no place in its queue; "" if it has one, or does not tell."""
+    for one in many(item, "status", "conditions"):
+        if one.get("type") == "QuotaReserved" and one.get("status") == "False":
+            return _sentence(one.get("message"))
+    return ""
+
+
+def name(events: list[Object]) -> str:
+    """Return the name of a job's Workload, by the job's events; "" if none tells."""
+    told = [one for one in events if one.get("reason") == _CREATED]
+    last = max(told, key=event_time, default={})
+    return str(last.get("message", "")).rpartition("/")[2]
+
+
+def newest(events: list[Object]) -> str:
+    """Return why a Workload waits, by its own newest event; "" if none tells."""
+    return _sentence(max(events, key=event_time, default={}).get("message"))
+
+
+def waits_in_vain(why: str) -> bool:
+    """Return whether a job with this reason waits until somebody changes the queue.
+
+    A queue that is full now may have room later; one that is too small, or missing, never has.
+    """
+    # One part for each role; a part names all kinds of nodes that were tried for it.
+    parts = why.split("; ")
+    too_large = any(_TOO_LARGE in part and _FULL_NOW not in part for part in parts)
+    return too_large or (why.startswith("LocalQueue ") and why.endswith(_NO_QUEUE))
+
+
+def _sentence(message: object) -> str:
+    return short(" ".join(str(message or "").split()).rstrip("."), _LONGEST)

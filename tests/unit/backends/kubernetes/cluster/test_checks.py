@@ -1,0 +1,300 @@
+"""What is known before a job exists: quantities and quotas, rights, the namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import yaml
+
+from ciao_kernel.backends.kubernetes import rights
+from ciao_kernel.backends.kubernetes.cluster import checks
+from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
+from ciao_kernel.backends.kubernetes.rights import Right
+from ciao_kernel.backends.kubernetes.submission import choice, quotas
+from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
+from ciao_kernel.kube import quantities
+from ciao_kernel.kube.client import Object
+
+
+class Server:
+    """A client whose answers a test writes, by path."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"selfsubjectrulesreviews": {"status": {"resourceRules": [ALL]}}, **answers}
+        self.asked: list[str] = []
+        self.forgot = 0
+
+    def forget(self) -> None:
+        self.forgot += 1
+
+    async def get(self, path: str, body: Object | None = None) -> Any:
+        name = path.rpartition("/")[2]
+        self.asked.append(name)
+        answer = self.answers.get(name, Refused("not found", code=404))
+        if callable(answer):
+            answer = answer(body)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    known = post = get
+
+
+ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def target(server: Server) -> Target:
+    return Target(server, "team")  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------- quantities
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("500m", "0.5"), ("2", "2"), ("1.5Gi", str(3 * 2**29)), ("2e3", "2000"), ("1E", "1e18"),
+        ("1Ei", str(2**60)), ("100n", "1e-7"), ("5E2", "500"), (4, "4"), ("0", "0"),
+    ],
+)  # fmt: skip
+def test_a_quantity_is_read_as_kubernetes_writes_it(text: Any, value: str) -> None:
+    assert quantities.quantity(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.2.3", None, "1Zi", "Gi", [], "--1", "1e"])
+def test_what_is_no_quantity_is_none(text: Any) -> None:
+    assert quantities.quantity(text) is None
+
+
+# --------------------------------------------------------------------------------- quotas
+
+
+def job(workers: int = 2, **resources: str) -> Objects:
+    asked = {"requests": resources, "limits": resources}
+    template = {"spec": {"containers": [{"resources": asked}]}}
+    body = {
+        "apiVersion": "kubeflow.org/v1",
+        "spec": {"runPolicy": {}, "r": {"Worker": {"replicas": workers, "template": template}}},
+    }
+    beside = ({"kind": "ConfigMap"},)
+    return Objects(beside, body, "/apis/kubeflow.org/v1/namespaces/team/tfjobs")
+
+
+def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Any:
+    return {
+        "metadata": {"name": "q"},
+        "spec": {"hard": hard, **spec},
+        "status": {"used": used or {}},
+    }
+
+
+def judge(made: Objects, *items: Any) -> str:
+    """The refusal's message, or "" where there is room."""
+    server = Server(resourcequotas={"items": list(items)})
+    try:
+        asyncio.run(quotas.check(target(server), made))
+    except SpecError as error:
+        return f"%{error.directive} {error.message}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "said"),
+    [
+        ({"limits.cpu": "1"}, {"limits.cpu": "500m"},
+         "%cpu the quota q of the namespace team has no room for this job: limits.cpu: the job "
+         "asks for 1, and 500m of 1 is used."),
+        ({"cpu": "900m"}, {}, "%cpu"),
+        ({"requests.memory": "3Gi"}, {"requests.memory": "2Gi"}, "asks for 2Gi, and 2Gi of 3Gi"),
+        ({"pods": "5"}, {"pods": "4"}, "%worker"),
+        ({"count/tfjobs.kubeflow.org": "1"}, {"count/tfjobs.kubeflow.org": "1"}, "%worker"),
+        ({"configmaps": "3"}, {"configmaps": "3"}, "configmaps: the job asks for 1"),
+        ({"services": "1"}, {}, "services: the job asks for 2"),
+        ({"requests.nvidia.com/gpu": "3"}, {"requests.nvidia.com/gpu": "2"}, "%gpu"),
+        ({"limits.cpu": "1", "pods": "10", "secrets": "1"}, {"secrets": "1"}, ""),
+        ({"limits.cpu": "garbage"}, {}, ""),
+    ],
+)  # fmt: skip
+def test_a_quota_is_held_against_the_whole_job(
+    hard: dict[str, str], used: dict[str, str], said: str
+) -> None:
+    made = job(cpu="500m", memory="1Gi", **{"nvidia.com/gpu": "1"})
+    found = judge(made, quota(hard, used))
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+def test_a_quota_of_a_scope_is_the_servers_to_judge() -> None:
+    assert judge(job(cpu="2"), quota({"limits.cpu": "1"}, scopes=["NotTerminating"])) == ""
+    assert judge(job(cpu="2"), None, {"spec": 3}, quota({"limits.cpu": "1"})) != ""
+
+
+def test_a_quota_counts_each_container_of_a_pod_and_what_is_added_to_it() -> None:
+    """A second container, an init container, the namespace's defaults, the runtime's overhead."""
+    made = job(workers=2, cpu="500m")
+    spec = made.job["spec"]["r"]["Worker"]["template"]["spec"]
+    spec |= {"runtimeClassName": "kata", "initContainers": [{}, {"restartPolicy": "Always"}]}
+    spec["containers"].append({})
+    added = {"type": "Container", "defaultRequest": {"cpu": "100m"}, "default": {"cpu": "1"}}
+    server = Server(
+        resourcequotas={"items": [quota({"requests.cpu": "1"})]},
+        limitranges={"items": [{"spec": {"limits": [added]}}]},
+        kata={"overhead": {"podFixed": {"cpu": "50m"}}},
+    )
+    # 500m and twice 100m, and 50m for the pod itself; two pods.
+    with pytest.raises(SpecError, match=r"asks for 1500m, and 0 of 1 is used"):
+        asyncio.run(quotas.check(target(server), made))
+    del server.answers["limitranges"], server.answers["kata"]
+    asyncio.run(quotas.check(target(server), made))  # 1 of 1 is free
+
+
+def test_who_may_not_look_at_quotas_is_not_stopped() -> None:
+    server = Server(selfsubjectrulesreviews={"status": {"resourceRules": []}})
+    server.answers["selfsubjectrulesreviews"]["status"]["incomplete"] = False
+    asyncio.run(quotas.check(target(server), job()))
+    assert "resourcequotas" not in server.asked
+    server = Server(resourcequotas=Refused("no", code=403))
+    asyncio.run(quotas.check(target(server), job()))
+
+
+# --------------------------------------------------------------------------------- rights
+
+
+def rule(verbs: str, resources: str, group: str = "", **more: Any) -> Object:
+    return {"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split(), **more}
+
+
+def allowed(right: Right, *rules: Any, **server: Any) -> bool:
+    answer = {"status": {"resourceRules": list(rules), "incomplete": False}}
+    made = Server(**{"selfsubjectrulesreviews": answer, **server})
+    return asyncio.run(rights.allowed(made, "team", right))[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "may"),
+    [
+        (rule("get list", "pods pods/log"), True),
+        (rule("get", "*/log"), True),
+        (rule("*", "*"), True),
+        (rule("list", "pods/log"), False),
+        (rule("get", "pods"), False),
+        (rule("get", "pods/log", "apps"), False),
+        (rule("get", "pods/log", resourceNames=["one"]), False),
+        (None, False),
+        ({"verbs": None, "apiGroups": "*", "resources": {}}, False),
+    ],
+)
+def test_a_rule_grants_what_kubernetes_says_it_grants(found: Any, may: bool) -> None:
+    assert allowed(Right("get", "pods", subresource="log"), found) is may
+
+
+def test_a_list_that_is_not_complete_is_asked_about_one_by_one() -> None:
+    def answer(body: Object) -> Object:
+        asked = body["spec"]["resourceAttributes"]
+        return {"status": {"allowed": asked["resource"] == "pods"}}
+
+    part = {"status": {"resourceRules": [rule("get", "configmaps")], "incomplete": True}}
+    made = Server(selfsubjectrulesreviews=part, selfsubjectaccessreviews=answer)
+    wanted = [Right("get", name) for name in ("configmaps", "pods", "secrets")]
+    found = asyncio.run(rights.allowed(made, "team", *wanted))  # type: ignore[arg-type]
+    assert found == [True, True, False]
+    assert made.asked.count("selfsubjectaccessreviews") == 2
+
+
+def test_who_is_not_known_is_not_told_about_rights() -> None:
+    nobody = Refused("Unauthorized", code=401)
+    with pytest.raises(Refused):
+        allowed(Right("get", "pods"), selfsubjectrulesreviews=nobody)
+
+
+def test_the_role_is_yaml_that_grants_just_what_is_missing() -> None:
+    me = {"status": {"userInfo": {"username": "ada@example.com"}}}
+    missing = [
+        Right("get", "pods"),
+        Right("list", "pods"),
+        Right("create", "tfjobs", "kubeflow.org"),
+    ]
+    made = Server(selfsubjectreviews=me)
+    role, binding = yaml.safe_load_all(asyncio.run(rights.role(made, "team", missing)))  # type: ignore[arg-type]
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["create"]},
+    ]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "team"
+    assert binding["subjects"][0]["name"] == "ada@example.com"
+
+
+# ------------------------------------------------------------------------------ namespace
+
+
+def ground(environment: dict[str, str] | None = None, **namespace: Any) -> checks.Ground:
+    server = Server(team={"metadata": {}, "status": {"phase": "Active"}, **namespace})
+    return asyncio.run(checks.ground(target(server), environment or {}))
+
+
+def test_a_namespace_is_taken_as_it_is() -> None:
+    assert ground() == checks.Ground()
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    assert ground(metadata={"labels": labels}).restricted
+    baseline = {"pod-security.kubernetes.io/enforce": "baseline"}
+    assert not ground(metadata={"labels": baseline}).restricted
+    with pytest.raises(ClusterFault, match="is being deleted"):
+        ground(status={"phase": "Terminating"})
+
+
+@pytest.mark.parametrize(
+    ("environment", "goes"),
+    [
+        ({"KERNEL_ID": "team"}, True),
+        ({"KERNEL_ID": "1-2", "KERNEL_POD_NAME": "team"}, True),
+        ({"KERNEL_ID": "1-2", "KERNEL_POD_NAME": "ada-1-2", "KERNEL_NAMESPACE": "team"}, False),
+        ({"KERNEL_POD_NAME": "team"}, False),
+        ({}, False),
+    ],
+)
+def test_a_namespace_that_a_gateway_made_is_known_by_the_kernels_variables(
+    environment: dict[str, str], goes: bool
+) -> None:
+    assert ground(environment).deleted_with_kernel is goes
+
+
+def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
+    labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": "1-2"}
+    assert ground(metadata={"labels": labels}).deleted_with_kernel
+
+
+# -------------------------------------------------------------------------------- refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kind", "said"),
+    [
+        ('namespaces "team" not found', 404, ClusterFault, "there is no namespace team"),
+        ("unable to create: it is being terminated", 403, ClusterFault, "is being deleted"),
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+         403, checks.PodSecurityViolation,
+         'in the namespace team: "restricted:latest": runAsNonRoot'),
+        ("pods: exceeded quota: q", 403, NoRoom, "exceeded quota"),
+        ("configmaps: exceeded quota: q", 403, ClusterFault, "exceeded quota"),
+        ("something new", 418, ClusterFault, "the cluster refuses this job: something new"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_helps(words: str, code: int, kind: type, said: str) -> None:
+    server = Server()
+    error = checks.refusal(Refused(words, code=code), target(server))
+    assert isinstance(error, kind)
+    assert said in error.message
+    assert error.hint
+    assert server.forgot == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [({"major": "1", "minor": "30+"}, True), ({"major": "1", "minor": "29"}, False), ({}, False)],
+)
+def test_a_version_is_compared(version: Object, known: bool) -> None:
+    assert choice.at_least(version, 1, 30) is known

@@ -1,0 +1,163 @@
+"""Finding jobs without a cluster: long lists, what this machine remembers, words for commands."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.cluster.paging import pages
+from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import Refused
+from ciao_kernel.model import ClusterSpec, Job
+
+
+class Server:
+    """Answers lists of numbers in pages; `too_old` is the page whose token has expired."""
+
+    def __init__(self, count: int, too_old: int = 0) -> None:
+        self.count, self.too_old = count, too_old
+        self.asked: list[dict[str, str]] = []
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        self.asked.append(query)
+        start, limit = int(query.get("continue", "0")), int(query.get("limit", "100000"))
+        if self.too_old and start == self.too_old:
+            raise Refused("The provided continue parameter is too old", code=410, reason="Expired")
+        items = [{"n": number} for number in range(start, min(self.count, start + limit))]
+        more = {"continue": str(start + limit)} if start + limit < self.count else {}
+        return {"items": items, "metadata": more}
+
+
+def listed(server: Server) -> list[int]:
+    found = asyncio.run(pages(server, "/pods", "app=ciao"))  # type: ignore[arg-type]
+    return [item["n"] for item in found]
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 2600])
+def test_long_lists_come_in_pages(count: int) -> None:
+    server = Server(count)
+    assert listed(server) == list(range(count))
+    assert all(query["labelSelector"] == "app=ciao" for query in server.asked)
+    assert len(server.asked) == max(1, -(-count // 500))
+
+
+def test_a_list_that_grew_too_old_is_read_at_once() -> None:
+    server = Server(2600, too_old=1000)
+    assert listed(server) == list(range(2600))
+    assert len(server.asked) == 4
+
+
+JOB = Job("mnist", "kubernetes", "tensorflow", (), 0.0, "team-b", uid="0123456789ab")
+
+
+def test_places_of_jobs_are_remembered_until_their_jobs_are_gone(tmp_path: Path) -> None:
+    places = Submissions(tmp_path)
+    assert places.known() == []
+    places.remember(JOB, "staging")
+    (place,) = places.known("mnist")
+    assert (place.context, place.namespace) == ("staging", "team-b")
+    assert place.holds(JOB)
+    assert places.known() == [place]
+    assert places.known("mnis") == places.known("mnist-2") == []
+    (places.folder(JOB) / "worker-0.log").write_text("kept")
+    places.forget(place)
+    assert places.known() == []
+    assert (places.folder(JOB) / "worker-0.log").read_text() == "kept"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "{}", "\x00"])
+def test_a_broken_note_is_none(tmp_path: Path, text: str) -> None:
+    places = Submissions(tmp_path)
+    places.remember(JOB, "")
+    (places.folder(JOB) / "place.json").write_text(text)
+    assert places.known() == []
+
+
+def test_a_note_of_an_older_version_lacks_the_kind(tmp_path: Path) -> None:
+    places = Submissions(tmp_path)
+    places.remember(replace(JOB, resource="jobs"), "")
+    assert [place.resource for place in places.known()] == ["jobs"]
+    (places.folder(JOB) / "place.json").write_text('{"context": "staging"}')
+    assert [(place.context, place.resource) for place in places.known()] == [("staging", "")]
+
+
+@pytest.mark.parametrize("name", ["*", "../x", "[", "a/b", "m?ist"])
+def test_an_odd_name_is_found_nowhere(tmp_path: Path, name: str) -> None:
+    places = Submissions(tmp_path)
+    places.remember(JOB, "")
+    assert places.known(name) == []
+
+
+@pytest.mark.parametrize(
+    ("context", "namespace", "words"),
+    [
+        ("", "team-a", ""),
+        ("", "team-b", "--namespace team-b"),
+        ("staging", "team-a", "--context staging"),
+        ("staging", "team-b", "--namespace team-b --context staging"),
+        ("unopened", "team-a", "--namespace team-a --context unopened"),
+        ("an odd one", "x", "--namespace x --context 'an odd one'"),
+    ],
+)
+def test_a_command_says_what_it_must(context: str, namespace: str, words: str) -> None:
+    async def load(name: str) -> Any:
+        return SimpleNamespace(namespace="team-a", context=name or "first", source="")
+
+    async def main() -> str:
+        targets = Targets(Settings(), load)
+        await targets.of()
+        await targets.of(ClusterSpec(context="staging"))
+        return targets.options(context, namespace)
+
+    assert asyncio.run(main()) == words
+
+
+class Kinds:
+    """Serves some kinds of the operator, and answers no request for a job before all have come."""
+
+    def __init__(self, answers: dict[str, dict[str, Any] | Refused]) -> None:
+        self.answers = answers
+        self.all_asked = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def known(self, path: str) -> dict[str, Any]:
+        served = list(self.answers) if path == apis.OPERATOR_V1.path else []
+        return {"resources": [{"name": name} for name in served]}
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        kind = path.split("/")[-2]
+        self.asked.append(kind)
+        if len(self.asked) == len(self.answers) + len(apis.JOB.plurals):
+            self.all_asked.set()
+        await self.all_asked.wait()
+        answer = self.answers.get(kind)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer or None
+
+
+async def found(kinds: Kinds) -> list[str]:
+    async with asyncio.timeout(60):
+        target = Target(kinds, "team")  # type: ignore[arg-type]
+        return [path async for path, _ in target.find("mnist")]
+
+
+def test_all_kinds_are_asked_for_a_name_at_once() -> None:
+    denied = Refused("no", code=403)
+    kinds = Kinds({"pytorchjobs": denied, "tfjobs": {"metadata": {"name": "mnist"}}})
+    at = "/apis/kubeflow.org/v1/namespaces/team/tfjobs/mnist"
+    assert asyncio.run(found(kinds)) == [at]
+
+
+def test_a_kind_that_cannot_be_asked_is_said() -> None:
+    kinds = Kinds({"pytorchjobs": Refused("etcd is away", code=500), "tfjobs": {}})
+    with pytest.raises(Refused, match="etcd is away"):
+        asyncio.run(found(kinds))
