@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ciao_kernel import log
 from ciao_kernel.background import start_background
-from ciao_kernel.delivery.inspection import stack_reader
+from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import on_error
@@ -140,7 +140,7 @@ class Prompts:
         """
         closed = set(self._closed)
         found = await ask() if closed else ()
-        if sum(len(one.processes) for one in found) >= stack_reader.MOST:
+        if sum(len(one.processes) for one in found) >= process_state.MOST:
             return  # there may be more of them
         for one in found:
             there = {(one.replica, process.pid) for process in one.processes}
