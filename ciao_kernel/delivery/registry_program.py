@@ -11,19 +11,18 @@ import inspect
 import json
 import zlib
 
-from ciao_kernel.delivery import output_keeper, registry_client, registry_push, replica_program
+from ciao_kernel.delivery import keeper_program, registry_client, registry_push, replica_program
 from ciao_kernel.delivery.registry_push import PROGRAM
 
 _MODULES = {
     "ciao_registry_client": registry_client,
     "ciao_registry_push": registry_push,
-    "ciao_output_keeper": output_keeper,
 }
 LOADER = (
     "import base64,json,os,sys,types,zlib\n"
     f"for n,t in json.loads(zlib.decompress(base64.b64decode(os.environ[{PROGRAM!r}]))):\n"
     " m=sys.modules[n]=types.ModuleType(n);exec(compile(t,n,'exec'),m.__dict__)\n"
-    "sys.modules['ciao_output_keeper'].main(sys.argv[1:])"
+    f"sys.modules[{keeper_program.NAME!r}].main(sys.argv[1:])"
 )
 """Runs the text that the variable :data:`PROGRAM` has."""
 
@@ -32,4 +31,5 @@ def text() -> str:
     """Return the value of the variable."""
     found = [(replica_program.NAME, replica_program.text())]
     found += [(name, inspect.getsource(module)) for name, module in _MODULES.items()]
+    found.append((keeper_program.NAME, keeper_program.text()))
     return base64.b64encode(zlib.compress(json.dumps(found).encode(), 9)).decode()

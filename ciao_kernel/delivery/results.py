@@ -17,8 +17,8 @@ from typing import Any
 
 from ciao_kernel.delivery import (
     input_loader,
+    keeper_program,
     large_values,
-    output_keeper,
     replica_files,
     replica_program,
     result_views,
@@ -43,7 +43,7 @@ from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER, event_files
 from ciao_kernel.visible_text import visible
 
-KEEPER = "ciao_output_keeper.py"
+KEEPER = f"{keeper_program.NAME}.py"
 """File in ciao's folder that keeps the program's files in a pod after its end."""
 _FILES = f"{replica_program.NAME}.py"
 MESSAGE_FILE = "/dev/termination-log"
@@ -60,7 +60,7 @@ def with_files(source: Source, spec: JobSpec) -> Source:
         source = site_folder.add(source, _texts(values))
     if not (spec.kept_paths or spec.output_names):  # values may be too large for a message
         return source
-    keeper = {KEEPER: inspect.getsource(output_keeper), _FILES: replica_program.text()}
+    keeper = {KEEPER: keeper_program.text(), _FILES: replica_program.text()}
     return site_folder.add(source, keeper, start=False)
 
 

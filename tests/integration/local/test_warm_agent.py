@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import output_keeper, replica_files, replica_program, results
+from ciao_kernel.delivery import keeper_program, replica_files, replica_program, results
 from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
@@ -35,7 +34,7 @@ class Replica:
         for file in sending.agent().all():
             (folder / file.path).write_bytes(file.data or b"")
         (folder / ".ciao").mkdir()
-        shutil.copy(output_keeper.__file__, folder / ".ciao" / results.KEEPER)
+        (folder / ".ciao" / results.KEEPER).write_text(keeper_program.text())
         (folder / ".ciao" / f"{replica_program.NAME}.py").write_text(replica_program.text())
         self.folder, self.number = folder, 0
         config = {

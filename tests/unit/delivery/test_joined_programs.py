@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ciao_kernel.delivery import replica_program
+from ciao_kernel.delivery import keeper_program, replica_program
 from ciao_kernel.delivery.inspection import program_texts
 from ciao_kernel.delivery.warm import agent_program
 
 PROGRAMS = {
     "replica_files": replica_program.text(),
+    "output_keeper": keeper_program.text(),
     "agent": agent_program.text(),
     **{name: program_texts.text(name) for name in program_texts.PROGRAMS},
 }
