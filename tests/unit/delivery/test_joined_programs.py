@@ -11,12 +11,13 @@ import pytest
 
 from ciao_kernel.delivery import keeper_program, replica_program
 from ciao_kernel.delivery.inspection import program_texts
-from ciao_kernel.delivery.warm import agent_program
+from ciao_kernel.delivery.warm import agent_program, zygote_program
 
 PROGRAMS = {
     "replica_files": replica_program.text(),
     "output_keeper": keeper_program.text(),
     "agent": agent_program.text(),
+    "zygote": zygote_program.text(),
     **{name: program_texts.text(name) for name in program_texts.PROGRAMS},
 }
 
@@ -53,6 +54,6 @@ def test_a_program_has_all_names_and_none_twice(program: str) -> None:
     tree = ast.parse(PROGRAMS[program], feature_version=(3, 8))
     assert "from ciao_kernel" not in PROGRAMS[program].replace("    from ciao_kernel", "")
     assert [name for name, count in Counter(own_names(tree)).items() if count > 1] == []
-    known = {*bound_names(tree), *vars(builtins), "__file__", "__name__"}
+    known = {*bound_names(tree), *vars(builtins), "__builtins__", "__file__", "__name__"}
     used = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
     assert used - known == set()
