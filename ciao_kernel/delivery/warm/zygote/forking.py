@@ -11,6 +11,7 @@ _DEVICES = "/dev/nvidia"
 
 
 def fork() -> int:
+    """Fork this process; return 0 in the fork."""
     with warnings.catch_warnings():
         # Python and some frameworks warn of forks beside threads; is_safe() has looked for them.
         warnings.simplefilter("ignore")

@@ -24,6 +24,7 @@ class _Marked(io.TextIOWrapper):
 
 
 def mark_lines() -> None:
+    """Mark the lines of this process, from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         setattr(
