@@ -12,9 +12,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults
 from ciao_kernel.kube.client import Client
-from ciao_kernel.kube.exec import INPUT, PIECE, STATUS, open_channel
+from ciao_kernel.kube.channel import INPUT, PIECE, STATUS, open_channel
 
 if TYPE_CHECKING:
     import aiohttp
@@ -67,7 +67,7 @@ class ContainerInput:
             try:
                 await self._channel.send_bytes(bytes([INPUT]) + data[start : start + PIECE])
             except (ConnectionError, OSError) as error:
-                raise _cut(self._ended or responses.why(error)) from None
+                raise _cut(self._ended or connection_faults.why(error)) from None
             if self._ended:  # the server says on another stream why it takes nothing
                 raise _cut(self._ended)
 
@@ -92,11 +92,11 @@ class ContainerInput:
                     continue
                 raise _refusal(error.status, self._path) from None
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if responses.is_certificate_rejected(error, shown) and not renewed:
+                if connection_faults.is_certificate_rejected(error, shown) and not renewed:
                     await self._client.renew(shown)
                     continue
                 source = self._client.access.source
-                raise _cut(f"{source} does not answer: {responses.why(error)}") from None
+                raise _cut(f"{source} does not answer: {connection_faults.why(error)}") from None
             break
         self._channel, self._ended = channel, ""
         reader = asyncio.ensure_future(self._read(channel))
