@@ -9,20 +9,22 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.config.setting_types import (
+from ciao_kernel.config.place_types import (
     BucketAddress,
     CheckpointSetting,
     ClaimSetting,
-    CpuRequest,
     Folder,
     Folders,
+    JobVolumes,
+    VolumeFolders,
+)
+from ciao_kernel.config.setting_types import (
+    CpuRequest,
     Hosts,
     Images,
-    JobVolumes,
     Number,
     PortAddress,
     Text,
-    VolumeFolders,
     one_of,
     read,
     shown,
