@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from ciao_kernel.jupyter import cells
+from ciao_kernel.jupyter import typing_help
 from ciao_kernel.magics.completeness import answer
 from ciao_kernel.magics.directive_help import explain, markdown, overview, reference
 from ciao_kernel.magics.header import Style
@@ -209,4 +209,4 @@ def test_a_wrong_directive_is_invalid(text: str) -> None:
     ],
 )
 def test_code_is_for_ipython_to_judge(text: str, asked: str) -> None:
-    assert cells.is_complete(text) == asked
+    assert typing_help.is_complete(text) == asked
