@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import shutil
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +12,13 @@ from ciao_kernel.magics.build_spec import by_line
 from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.inputs import Variables
 from ciao_kernel.magics.on_error import OnError
+from ciao_kernel.magics.path_completion import MOST_MATCHES, Secret, interpreters, paths
 from ciao_kernel.magics.plots import COMMON_METRICS
 from ciao_kernel.magics.shell_words import quote, unfinished
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.magics.value_types import Choice, Flag, Suggestions, Word, Words
 
-_MOST_ENTRIES = 20_000
-"""Entries of a folder to read at most; Tab must not hang in a folder with a million files."""
-_MOST_MATCHES = 500
 _MOST_REPLICAS = 32
 _OF_A_ROLE = (Scope.RESOURCE, Scope.JOB_OR_ROLE)
 """Scopes of directives that may follow a role, for its replicas."""
@@ -32,7 +26,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _SEPARATOR = re.compile(r"[\s,]+")
 _TYPED = re.compile(r"(?:^|(?<=[\s,]))\w*$")
 """The start of a variable's name before the cursor."""
-_Secret = Callable[[Path], object]
 _WORD = re.compile(r"""(?>(?:\\.|"(?>(?:\\.|[^"\\])*)"|'[^']*+'|[^\s"'\\])+)""")
 
 
@@ -56,7 +49,7 @@ def complete(
     folder: Path,
     style: Style = Style.CELL,
     variables: Iterable[str] = (),
-    secret: _Secret = lambda file: False,
+    secret: Secret = lambda file: False,
 ) -> Completion | None:
     """Complete the text before the cursor; the kernel calls this.
 
@@ -174,7 +167,7 @@ def _values(
     head: Header,
     table: Table,
     folder: Path,
-    secret: _Secret,
+    secret: Secret,
 ) -> tuple[int, tuple[str, ...]]:
     """Return the start of the word at the cursor, and its completions.
 
@@ -206,9 +199,9 @@ def _values(
         roles = (name for name in _replicas(head, table) if "-" not in name)
         found = (others + comma + name for name in roles if name.startswith(typed))
     elif offer is Suggestions.FILES:
-        found = _paths(word.typed, folder, secret)
+        found = paths(word.typed, folder, secret)
     elif offer is Suggestions.INTERPRETERS:
-        found = _interpreters(word.typed, folder)
+        found = interpreters(word.typed, folder)
     elif offer is Suggestions.METRICS:
         others, comma, typed = word.typed.rpartition(",")
         found = (others + comma + name for name in COMMON_METRICS if name.startswith(typed))
@@ -243,7 +236,7 @@ def _variables(
         if typed[0] or not name.startswith("_")
     }
     start, end = column - len(typed[0]), column + len(after_cursor) - len(rest)
-    matches = tuple(sorted(found))[:_MOST_MATCHES]
+    matches = tuple(sorted(found))[:MOST_MATCHES]
     return Completion(matches, line.start + start, line.start + end)
 
 
@@ -262,47 +255,3 @@ def _replicas(head: Header, table: Table) -> Iterator[str]:
     for role in roles:
         for index in range(min(counts.get(role, 0), _MOST_REPLICAS)):
             yield f"{role}-{index}"
-
-
-def _interpreters(typed: str, folder: Path) -> Iterator[str]:
-    if "/" in typed or typed.startswith("~"):
-        return iter(_paths(typed, folder))
-    minor = range(sys.version_info.minor + 2, 9, -1)
-    names = ("python3", "python", *(f"python3.{number}" for number in minor))
-    found = [name for name in names if shutil.which(name)]
-    return (name for name in (*found, sys.executable) if name.startswith(typed))
-
-
-def _paths(typed: str, folder: Path, secret: _Secret | None = None) -> list[str]:
-    """Return files and folders that start with the typed text; folders end in ``/``.
-
-    Args:
-        typed: A path, relative or absolute.
-        folder: Folder for a relative path.
-        secret: Given if the file is to be delivered: then only files in the folder are allowed,
-            and no secret files.
-    """
-    parent, _, prefix = typed.rpartition("/")
-    if secret and (typed.startswith(("/", "~")) or ".." in parent.split("/")):
-        return []
-    shown = typed[: len(typed) - len(prefix)]
-    found = []
-    try:
-        place = Path(folder, Path(shown).expanduser())
-        with os.scandir(place) as entries:
-            for entry in itertools.islice(entries, _MOST_ENTRIES):
-                name = entry.name
-                hidden = name.startswith(".") and not prefix.startswith(".")
-                # A name that is not printable cannot be typed in a header either.
-                if not name.startswith(prefix) or hidden or not name.isprintable():
-                    continue
-                end = "/" if entry.is_dir() else ""
-                if secret and not end and secret(place / name):
-                    continue
-                # A leading "~" or "!" has a special meaning.
-                sign = secret and not shown and name.startswith(("~", "!"))
-                found.append(("./" if sign else shown) + name + end)
-    except (OSError, ValueError, RuntimeError):
-        # Missing or unreadable folder, half a character, or no home folder.
-        return []
-    return sorted(found)[:_MOST_MATCHES]
