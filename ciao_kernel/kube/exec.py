@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import connection_faults
 from ciao_kernel.kube.channel import (
@@ -151,9 +152,7 @@ class _Run:
                 await receiving
         finally:
             senders.append(receiving)
-            for task in senders:
-                task.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
+            await cancel_all(senders)
         for task in senders:
             if not task.cancelled() and (error := task.exception()):
                 raise error

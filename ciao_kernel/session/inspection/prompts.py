@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ciao_kernel import log
-from ciao_kernel.background import start_background
+from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
@@ -159,9 +159,7 @@ class Prompts:
             yield
         finally:
             tasks = list(self._tasks.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             await self._failures.close()
 
     async def _serve(self, process: _Process, console: Console) -> None:

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ciao_kernel.background import start_background
+from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
@@ -113,9 +113,7 @@ class SilenceWatch:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def show_before_stop(self) -> None:
         """Show a picture of a silent job that is about to be stopped; it waits half a second."""

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ciao_kernel import log
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import BackendError, CiaoError, JobLost
 from ciao_kernel.model import Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
@@ -158,9 +159,7 @@ class Parked:
         """Stop following the job, and wait until nothing of that is open any more."""
         self._cancel_linger()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     async def _end_job(self, reason: str) -> None:
         await self._backend.stop(self.job, reason)
