@@ -7,10 +7,14 @@ is binary, and its first byte is the number of its stream.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import connection_faults
 from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
@@ -26,9 +30,55 @@ _CONNECT = 10.0
 
 
 async def open_channel(
+    client: Client,
+    closing: contextlib.AsyncExitStack,
+    path: str,
+    query: list[tuple[str, str]],
+    refusal: Callable[[int], Refused],
+    cut: Callable[[str], ClusterFault],
+) -> aiohttp.ClientWebSocketResponse:
+    """Open a WebSocket, with renewed credentials if the server wants them; the owner answers pings.
+
+    Args:
+        client: The API server.
+        closing: Closes it. It has a pool for itself alone, with the credentials of this moment, so
+            closing that ends everything that belongs to it.
+        path: Path of the request.
+        query: Its query.
+        refusal: Returns the error for a status: the client library does not provide the text.
+        cut: Returns the error for words about the connection.
+
+    Raises:
+        Refused: The server refused.
+        ClusterFault: The server does not answer.
+    """
+    import aiohttp
+
+    for renewed in (False, True):
+        connections = await closing.enter_async_context(await client.connections.open())
+        shown = client.access
+        try:
+            channel = await _connect(client, connections, path, query)
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 401 and not renewed:
+                await client.renew(shown)
+                continue
+            raise refusal(error.status) from None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if connection_faults.is_certificate_rejected(error, shown) and not renewed:
+                await client.renew(shown)
+                continue
+            # The error itself may quote a password.
+            why = connection_faults.why(error)
+            raise cut(f"{client.access.source} does not answer: {why}") from None
+        closing.push_async_callback(channel.close)
+        return channel
+    raise AssertionError("the last round returns or raises")
+
+
+async def _connect(
     client: Client, session: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
 ) -> aiohttp.ClientWebSocketResponse:
-    """Open a WebSocket to a container; its owner answers pings, and closes it."""
     async with asyncio.timeout(_CONNECT):
         channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
             client.access.server.address + path,

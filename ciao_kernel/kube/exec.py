@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import connection_faults
 from ciao_kernel.kube.channel import (
     CLOSE,
     ERRORS,
@@ -64,7 +64,10 @@ async def execute(
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
     for pause in (*_PAUSES, None):
-        async with _channel(client, f"{path}/exec", query) as channel:
+        async with contextlib.AsyncExitStack() as closing:
+            channel = await open_channel(
+                client, closing, f"{path}/exec", query, functools.partial(_refusal, path), _cut
+            )
             run = _Run(channel, streams)
             status = await run.status()
         if pause is None or run.used or not _never_began(status):
@@ -72,45 +75,6 @@ async def execute(
         _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
         await asyncio.sleep(pause)
     raise AssertionError("the last round returns or raises")
-
-
-@contextlib.asynccontextmanager
-async def _channel(
-    client: Client, path: str, query: list[tuple[str, str]]
-) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Open the channel of a command, with renewed credentials if the server wants them.
-
-    Raises:
-        Refused: The server refused.
-        ClusterFault: The server does not answer.
-    """
-    import aiohttp
-
-    for renewed in (False, True):
-        # A pool for this command alone: it has the credentials of this moment, and closing it ends
-        # everything that belongs to the command.
-        async with await client.connections.open() as connections:
-            shown = client.access
-            try:
-                channel = await open_channel(client, connections, path, query)
-            except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401 and not renewed:
-                    await client.renew(shown)
-                    continue
-                raise _refusal(error.status, path.removesuffix("/exec")) from None
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if connection_faults.is_certificate_rejected(error, shown) and not renewed:
-                    await client.renew(shown)
-                    continue
-                # The error itself may quote a password.
-                raise _cut(
-                    f"{client.access.source} does not answer: {connection_faults.why(error)}"
-                ) from None
-            try:
-                yield channel
-            finally:
-                await channel.close()
-            return
 
 
 def _failed(task: asyncio.Task[None]) -> bool:
@@ -273,8 +237,8 @@ def _code(status: dict[str, Any]) -> int:
     )
 
 
-def _refusal(code: int, path: str) -> Refused:
-    """Return the error for a refused WebSocket; the client library does not provide its text."""
+def _refusal(path: str, code: int) -> Refused:
+    """Return the error for a refused WebSocket."""
     pod = path.rpartition("/")[2]
     if code == 403:
         namespace = path.split("/namespaces/")[1].split("/")[0]
