@@ -25,3 +25,15 @@ def end_of_program() -> float:
     while not ended:
         time.sleep(TICK)
     return ended[0]
+
+
+def why_none(marks: str, words: Sequence[str]) -> str | None:
+    """Wait for the program's end; return why no files are given, None if they are.
+
+    Returns:
+        "" if the program has written none, which is no fault.
+    """
+    end_of_program()
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return "it was stopped before its program had ended"
+    return "" if gives_nothing(words) else None

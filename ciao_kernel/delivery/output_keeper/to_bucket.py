@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any
 
-from ciao_kernel.delivery.output_keeper.program_end import end_of_program, gives_nothing
+from ciao_kernel.delivery.output_keeper.program_end import why_none
 
 _TRIES, _SILENT = 6, 60.0
 """Tries to write to a bucket, and seconds without an answer after which one is given up."""
@@ -26,11 +26,8 @@ def send(marks: str, pause: float, linger: float, limit: int, words: list[str]) 
         limit: Largest number of bytes.
         words: The paths of ``%output``.
     """
-    end_of_program()
-    if os.path.exists(os.path.join(marks, "stopped")):
-        return "it was stopped before its program had ended"
-    if gives_nothing(words):
-        return ""
+    if (none := why_none(marks, words)) is not None:
+        return none
     files = importlib.import_module("ciao_replica_files")
     try:
         with open(os.path.join(marks, files.REPLICA)) as told:

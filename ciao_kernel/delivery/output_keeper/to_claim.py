@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from ciao_kernel.delivery.output_keeper.copies import copy
-from ciao_kernel.delivery.output_keeper.program_end import end_of_program, gives_nothing
+from ciao_kernel.delivery.output_keeper.program_end import why_none
 
 _FOLDERS = 10
 """Most tries to make a folder on a claim, where the folder around it may be removed."""
@@ -37,11 +37,8 @@ def save(
         words: The paths of ``%output``.
         skip: Folders of which nothing is copied.
     """
-    end_of_program()
-    if os.path.exists(os.path.join(marks, "stopped")):
-        return "it was stopped before its program had ended"
-    if gives_nothing(words):
-        return ""
+    if (none := why_none(marks, words)) is not None:
+        return none
     files = importlib.import_module("ciao_replica_files")
     part = ""
     before = os.umask(0o022)  # whoever reads the claim may be another user

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 import time
 
-from ciao_kernel.delivery.output_keeper.program_end import end_of_program, gives_nothing
+from ciao_kernel.delivery.output_keeper.program_end import why_none
 
 
 def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
@@ -18,8 +17,7 @@ def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:
         limit: Largest number of bytes.
         words: The paths of ``%output``.
     """
-    end_of_program()
-    if os.path.exists(os.path.join(marks, "stopped")) or gives_nothing(words):
+    if why_none(marks, words) is not None:
         return
     importlib.import_module("ciao_replica_files").write_to_log(words, limit)
     time.sleep(linger)
