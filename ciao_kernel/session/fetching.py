@@ -1,7 +1,7 @@
 """Fetches files from the pods of a job, when the user asks for it.
 
 A command in the pod sends them: as long as its program runs, and a little longer while
-:mod:`ciao_kernel.delivery.output_keeper` keeps the files of ``%output``. Later there is what the
+:mod:`ciao_kernel.delivery.output.output_keeper` keeps the files of ``%output``. Later there is what the
 pod has sent by itself.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import why_kept
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics import outputs

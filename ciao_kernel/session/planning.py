@@ -179,7 +179,7 @@ async def make_plan(
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
     if spec.outputs or spec.kept_paths:
-        from ciao_kernel.delivery import results
+        from ciao_kernel.delivery.output import results
 
         source = results.with_files(source, spec)
     if python and (spec.inspect or settings.inspect) == "on":

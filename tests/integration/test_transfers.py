@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import incoming_files, results, site_folder, transfers
+from ciao_kernel.delivery import incoming_files, site_folder, transfers
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import (
     COPIED,
     COPIES,
@@ -31,7 +33,6 @@ from ciao_kernel.delivery.replica_files import (
     HELD,
     LIST,
 )
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams

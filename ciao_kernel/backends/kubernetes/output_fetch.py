@@ -24,11 +24,11 @@ from ciao_kernel.backends.kubernetes import (
 )
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Receiver
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object

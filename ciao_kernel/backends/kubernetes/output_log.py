@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ciao_kernel.backends.kubernetes import output_sidecar
 from ciao_kernel.backends.kubernetes.pod_view import LatestPod
-from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.model.queries import Streams

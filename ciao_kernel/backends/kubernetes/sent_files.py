@@ -35,7 +35,8 @@ from ciao_kernel.backends.kubernetes.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec

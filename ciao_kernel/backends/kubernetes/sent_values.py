@@ -13,7 +13,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import status
 from ciao_kernel.backends.kubernetes.target import Target
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import values_message
+from ciao_kernel.delivery.output import values_message
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.spec import OutputWay

@@ -38,7 +38,8 @@ from ciao_kernel.backends.local.replica_plan import (
     visible_devices,
 )
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, event_files, results
+from ciao_kernel.delivery import checkpoints, event_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming

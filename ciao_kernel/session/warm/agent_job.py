@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.warm import sending
 from ciao_kernel.model.spec import OUTPUT_FOLDER
 from ciao_kernel.plugins import Plan

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log, private_files
-from ciao_kernel.delivery import results, values_message
 from ciao_kernel.delivery.inspection import breakpoints
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
+from ciao_kernel.delivery.output import results, values_message
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError

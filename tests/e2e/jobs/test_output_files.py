@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
 from ciao_kernel.session import copying, fetching
 from ciao_kernel.session.session import Session

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import keeper_program, replica_files, replica_program, results
+from ciao_kernel.delivery import replica_files, replica_program
 from ciao_kernel.delivery.inspection import process_state
-from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery.output import keeper_program, results
+from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm import sending
 from ciao_kernel.delivery.warm.agent import processes

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ciao_kernel.delivery import keeper_program, replica_program
+from ciao_kernel.delivery import replica_program
 from ciao_kernel.delivery.inspection import program_texts
+from ciao_kernel.delivery.output import keeper_program
 from ciao_kernel.delivery.warm import agent_program, zygote_program
 
 PROGRAMS = {

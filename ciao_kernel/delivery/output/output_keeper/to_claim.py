@@ -10,8 +10,8 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from ciao_kernel.delivery.output_keeper.copies import copy
-from ciao_kernel.delivery.output_keeper.program_end import why_none
+from ciao_kernel.delivery.output.output_keeper.copies import copy
+from ciao_kernel.delivery.output.output_keeper.program_end import why_none
 
 _FOLDERS = 10
 """Most tries to make a folder on a claim, where the folder around it may be removed."""

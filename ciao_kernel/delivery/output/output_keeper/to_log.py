@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 
-from ciao_kernel.delivery.output_keeper.program_end import why_none
+from ciao_kernel.delivery.output.output_keeper.program_end import why_none
 
 
 def tell(marks: str, linger: float, limit: int, words: list[str]) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from ciao_kernel.delivery.output_keeper.to_bucket import upload
+from ciao_kernel.delivery.output.output_keeper.to_bucket import upload
 
 
 def give(ask: dict[str, Any]) -> str:

@@ -13,4 +13,4 @@ The modules of this package are parts of one program: a pod gets them as one fil
 
 from __future__ import annotations
 
-from ciao_kernel.delivery.output_keeper.copies import WITHOUT as WITHOUT
+from ciao_kernel.delivery.output.output_keeper.copies import WITHOUT as WITHOUT

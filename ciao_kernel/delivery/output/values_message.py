@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
-from ciao_kernel.delivery import large_values
-from ciao_kernel.delivery.result_writer import INDEX, MARK
+from ciao_kernel.delivery.output import large_values
+from ciao_kernel.delivery.output.result_writer import INDEX, MARK
 
 _NAMES = re.compile(r'\{"names":\[[^\]]*\]')
 

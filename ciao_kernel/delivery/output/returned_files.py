@@ -18,7 +18,7 @@ from typing import Any
 
 from ciao_kernel import file_lock, private_files
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.large_values import LargeValues, is_value
+from ciao_kernel.delivery.output.large_values import LargeValues, is_value
 from ciao_kernel.delivery.replica_files import OWN
 from ciao_kernel.model import Replica
 from ciao_kernel.model.spec import OutputWay

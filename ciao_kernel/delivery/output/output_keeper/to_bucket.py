@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any
 
-from ciao_kernel.delivery.output_keeper.program_end import why_none
+from ciao_kernel.delivery.output.output_keeper.program_end import why_none
 
 _TRIES, _SILENT = 6, 60.0
 """Tries to write to a bucket, and seconds without an answer after which one is given up."""

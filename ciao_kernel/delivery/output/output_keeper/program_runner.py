@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
 
-from ciao_kernel.delivery.output_keeper.copies import copy
+from ciao_kernel.delivery.output.output_keeper.copies import copy
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -11,8 +11,9 @@ import inspect
 import json
 import zlib
 
-from ciao_kernel.delivery import keeper_program, registry_client, registry_push, replica_program
-from ciao_kernel.delivery.registry_push import PROGRAM
+from ciao_kernel.delivery import replica_program
+from ciao_kernel.delivery.output import keeper_program, registry_client, registry_push
+from ciao_kernel.delivery.output.registry_push import PROGRAM
 
 _MODULES = {
     "ciao_registry_client": registry_client,

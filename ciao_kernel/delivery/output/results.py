@@ -17,17 +17,14 @@ from typing import Any
 
 from ciao_kernel.delivery import (
     input_loader,
-    keeper_program,
-    large_values,
     replica_files,
     replica_program,
-    result_views,
-    result_writer,
     site_folder,
     value_formats,
 )
-from ciao_kernel.delivery.large_values import LargeValues
-from ciao_kernel.delivery.result_writer import (
+from ciao_kernel.delivery.output import keeper_program, large_values, result_views, result_writer
+from ciao_kernel.delivery.output.large_values import LargeValues
+from ciao_kernel.delivery.output.result_writer import (
     FILES,
     FROM,
     INDEX,
@@ -36,8 +33,8 @@ from ciao_kernel.delivery.result_writer import (
     PROGRAM,
     TARGET,
 )
+from ciao_kernel.delivery.output.values_message import entries, parsed
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.delivery.values_message import entries, parsed
 from ciao_kernel.magics import event_folder, outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER, event_files

@@ -6,14 +6,14 @@ import json
 import os
 import sys
 
-from ciao_kernel.delivery.output_keeper.copies import WITHOUT
-from ciao_kernel.delivery.output_keeper.program_runner import run
-from ciao_kernel.delivery.output_keeper.to_bucket import send
-from ciao_kernel.delivery.output_keeper.to_claim import save
-from ciao_kernel.delivery.output_keeper.to_log import tell
-from ciao_kernel.delivery.output_keeper.to_registry import push
-from ciao_kernel.delivery.output_keeper.until_fetched import keep
-from ciao_kernel.delivery.output_keeper.warm_run import give
+from ciao_kernel.delivery.output.output_keeper.copies import WITHOUT
+from ciao_kernel.delivery.output.output_keeper.program_runner import run
+from ciao_kernel.delivery.output.output_keeper.to_bucket import send
+from ciao_kernel.delivery.output.output_keeper.to_claim import save
+from ciao_kernel.delivery.output.output_keeper.to_log import tell
+from ciao_kernel.delivery.output.output_keeper.to_registry import push
+from ciao_kernel.delivery.output.output_keeper.until_fetched import keep
+from ciao_kernel.delivery.output.output_keeper.warm_run import give
 
 
 def main(arguments: list[str]) -> None:
