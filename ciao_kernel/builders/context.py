@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from ciao_kernel.builders.packed_context import size_of, unreadable
-from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.file_patterns import CACHES
-from ciao_kernel.delivery.held_file import HeldFile, open_checked
-from ciao_kernel.delivery.ignore_files import Ignored
+from ciao_kernel.delivery.input import secret_files
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.file_patterns import CACHES
+from ciao_kernel.delivery.input.held_file import HeldFile, open_checked
+from ciao_kernel.delivery.input.ignore_files import Ignored
 from ciao_kernel.errors import SourceError
 from ciao_kernel.oci.layer import File
 from ciao_kernel.visible_text import listed, short, visible

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ciao_kernel.builders.dockerfile_rewrite import CONTEXT_FOLDER
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import Manifest
 from ciao_kernel.oci.layer import File, Layer, pack

@@ -36,8 +36,8 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     """
     if "%" not in code:
         return None
-    from ciao_kernel.delivery import secret_files
-    from ciao_kernel.delivery.variables import storable_names
+    from ciao_kernel.delivery.input import secret_files
+    from ciao_kernel.delivery.input.variables import storable_names
     from ciao_kernel.magics import completion
 
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key

@@ -25,7 +25,7 @@ from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
-    from ciao_kernel.delivery.program import Program
+    from ciao_kernel.delivery.input.program import Program
     from ciao_kernel.magics.header import Style
     from ciao_kernel.magics.parse import Parsed
     from ciao_kernel.magics.scanned_cell import ScannedCell
@@ -142,7 +142,7 @@ class Session:
             JobFailed: The job ran and failed.
             asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
-        from ciao_kernel.delivery.program import Program
+        from ciao_kernel.delivery.input.program import Program
 
         try:
             front = FrontEnd(display, variables, console)

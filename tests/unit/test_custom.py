@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import imports
+from ciao_kernel.delivery.input import imports
 from ciao_kernel.errors import SourceError, SpecError, UsageError
 from ciao_kernel.frameworks.custom import Custom
 from ciao_kernel.frameworks.python import Python

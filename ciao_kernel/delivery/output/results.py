@@ -15,13 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ciao_kernel.delivery import (
-    input_loader,
-    replica_files,
-    replica_program,
-    site_folder,
-    value_formats,
-)
+from ciao_kernel.delivery import replica_files, replica_program, site_folder
+from ciao_kernel.delivery.input import input_loader, value_formats
 from ciao_kernel.delivery.output import keeper_program, large_values, result_views, result_writer
 from ciao_kernel.delivery.output.large_values import LargeValues
 from ciao_kernel.delivery.output.result_writer import (

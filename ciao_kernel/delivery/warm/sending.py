@@ -9,7 +9,7 @@ import stat
 import tarfile
 from dataclasses import dataclass, replace
 
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.delivery.warm import agent_program, ahead, zygote_program
 from ciao_kernel.delivery.warm.agent.zygotes import ZYGOTE
 from ciao_kernel.errors import SpecError

@@ -15,7 +15,8 @@ from types import ModuleType
 
 import pytest
 
-from ciao_kernel.delivery import site_folder, value_formats
+from ciao_kernel.delivery import site_folder
+from ciao_kernel.delivery.input import value_formats
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.delivery.output import result_writer, results, values_message
 from ciao_kernel.delivery.output.result_writer import NAMES, PROGRAM, TARGET

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.builders import context, packed_context
-from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.errors import SourceError
 from ciao_kernel.oci.layer import File
 from tests.helpers.rights import as_nobody

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import value_formats
+from ciao_kernel.delivery.input import value_formats
 from ciao_kernel.delivery.output import results, values_message
 from ciao_kernel.delivery.output.result_writer import MARK
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.files import find
+from ciao_kernel.delivery.input.files import find
 from ciao_kernel.magics.completion import Completion, complete
 from ciao_kernel.magics.header import Style
 from ciao_kernel.session.plugin_registry import Registry

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery.held_file import HeldFile
+from ciao_kernel.delivery.input.held_file import HeldFile
 from ciao_kernel.errors import SourceError
 from ciao_kernel.visible_text import visible
 

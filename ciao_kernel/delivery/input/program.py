@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from ciao_kernel.delivery.imports import CELL, entry_name
+from ciao_kernel.delivery.input.imports import CELL, entry_name
 from ciao_kernel.errors import UsageError
 from ciao_kernel.visible_text import visible
 

@@ -2,7 +2,7 @@
 
 The session calls :func:`deliver` before it creates anything; completion calls
 :func:`storable_names`. Functions and classes are delivered as source in a module, ``ciao_input``,
-which also reads the files. :mod:`ciao_kernel.delivery.value_files` has the format of each file.
+which also reads the files. :mod:`ciao_kernel.delivery.input.value_files` has the format of each file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ciao_kernel.delivery.definitions import Definitions, collect, is_code
-from ciao_kernel.delivery.value_files import encode, input_error
-from ciao_kernel.delivery.value_formats import base_type, suffix_of
+from ciao_kernel.delivery.input.definitions import Definitions, collect, is_code
+from ciao_kernel.delivery.input.value_files import encode, input_error
+from ciao_kernel.delivery.input.value_formats import base_type, suffix_of
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Source, SourceFile
 
@@ -125,7 +125,7 @@ def _add(files: dict[str, SourceFile], path: str, data: bytes, name: str) -> Non
 
 def _module(stored: Mapping[str, tuple[str, str]], definitions: Definitions) -> str:
     """Return the module that a program imports as ``ciao_input``."""
-    from ciao_kernel.delivery import input_loader
+    from ciao_kernel.delivery.input import input_loader
 
     # Functions find global names only if they are really there.
     eager = [f"{name} = _load({name!r})" for name in definitions.values]

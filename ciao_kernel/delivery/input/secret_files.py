@@ -9,7 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery.held_file import HeldFile
+from ciao_kernel.delivery.input.held_file import HeldFile
 
 _NAMES = (
     ".netrc", "_netrc", ".env", ".env.*", ".envrc", ".npmrc", ".pypirc", ".git-credentials",

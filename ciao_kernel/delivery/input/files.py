@@ -2,7 +2,7 @@
 
 Files of a folder that ``.gitignore`` or a similar file excludes are left out. Files that hold
 passwords or keys are refused, and links that lead out of the folder
-(:mod:`ciao_kernel.delivery.boundary`). A ``!`` before a word includes its files anyway.
+(:mod:`ciao_kernel.delivery.input.boundary`). A ``!`` before a word includes its files anyway.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import file_patterns, secret_files
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.file_patterns import CACHES
-from ciao_kernel.delivery.held_file import HeldFile
-from ciao_kernel.delivery.ignore_files import IgnoreFiles
+from ciao_kernel.delivery.input import file_patterns, secret_files
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.file_patterns import CACHES
+from ciao_kernel.delivery.input.held_file import HeldFile
+from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import SourceFile

@@ -9,7 +9,7 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
-from ciao_kernel.delivery.value_formats import NotStorable, suffix_of, to_bytes
+from ciao_kernel.delivery.input.value_formats import NotStorable, suffix_of, to_bytes
 from ciao_kernel.errors import SpecError
 
 _CONVERSIONS = {

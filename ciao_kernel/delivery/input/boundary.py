@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ciao_kernel.delivery.ignore_files import repository
+from ciao_kernel.delivery.input.ignore_files import repository
 
 
 @dataclass(frozen=True, slots=True)

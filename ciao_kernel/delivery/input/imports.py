@@ -17,10 +17,10 @@ from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import files, files_option, secret_files
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.held_file import HeldFile
-from ciao_kernel.delivery.ignore_files import IgnoreFiles
+from ciao_kernel.delivery.input import files, files_option, secret_files
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.held_file import HeldFile
+from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Source, SourceFile

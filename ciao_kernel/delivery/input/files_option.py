@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import file_patterns
+from ciao_kernel.delivery.input import file_patterns
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.visible_text import short, visible
