@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.config.setting_types import Words
+from ciao_kernel.magics.directives.surviving import CheckpointPlace
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.magics.shell_words import quote, words
-from ciao_kernel.magics.surviving import CheckpointPlace
-from ciao_kernel.magics.volumes import Volumes
 from ciao_kernel.model import Volume
 
 

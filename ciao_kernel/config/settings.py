@@ -31,7 +31,7 @@ from ciao_kernel.config.setting_types import (
 )
 from ciao_kernel.config.storage import OwnFolder, own_folder
 from ciao_kernel.errors import SettingError
-from ciao_kernel.magics.cell_lines import DEFAULT_LINES, LineCount
+from ciao_kernel.magics.directives.cell_lines import DEFAULT_LINES, LineCount
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.value_types import Kind
 from ciao_kernel.model import ApiName, CleanPolicy, Volume

@@ -25,7 +25,7 @@ from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.table import Table
 from ciao_kernel.display.table_output import TableOutput
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import (
     Event,
     Job,

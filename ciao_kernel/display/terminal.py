@@ -26,7 +26,7 @@ from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Table
 from ciao_kernel.display.window_table import drawing, sums
 from ciao_kernel.errors import CiaoError, JobFailed
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import (
     ALL_LINES,
     Event,

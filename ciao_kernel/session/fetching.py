@@ -21,7 +21,7 @@ from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, CiaoError
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay
 from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step

@@ -9,7 +9,7 @@ from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.returned_files import ReturnedFile, ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.magics import event_folder, outputs, warm
+from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.session.warm.found_runs import RUN, as_run

@@ -16,8 +16,8 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import job_metadata, status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.magics import outputs, stored_volumes
-from ciao_kernel.magics.surviving import CheckpointPlace
+from ciao_kernel.magics.directives import outputs, stored_volumes
+from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Manifest, Replica, VolumeKind
 from ciao_kernel.model.volume import overlap
 

@@ -41,7 +41,7 @@ from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay

@@ -30,7 +30,7 @@ from ciao_kernel.delivery.output.result_writer import (
 )
 from ciao_kernel.delivery.output.values_message import entries, parsed
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.magics import event_folder, outputs, warm
+from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
 from ciao_kernel.model.spec import OUTPUT_FOLDER, event_files
 from ciao_kernel.visible_text import visible

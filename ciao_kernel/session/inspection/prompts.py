@@ -20,7 +20,7 @@ from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
-from ciao_kernel.magics import on_error
+from ciao_kernel.magics.directives import on_error
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.times import span

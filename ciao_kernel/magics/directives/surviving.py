@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.directives.volumes import claim_and_folder
 from ciao_kernel.magics.numeric_types import Count, Duration
 from ciao_kernel.magics.shell_words import one_word
-from ciao_kernel.magics.volumes import claim_and_folder
 from ciao_kernel.model.checkpoint import Checkpoint
 
 MOST_RETRIES = 100

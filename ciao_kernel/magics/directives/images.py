@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ciao_kernel.magics import value_types
-from ciao_kernel.magics.cluster import ImageName, Name
 from ciao_kernel.magics.directive import Directive
+from ciao_kernel.magics.directives.cluster import ImageName, Name
 from ciao_kernel.magics.shell_words import one_word, quote, words
 
 _SYSTEM = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+~:-]+)?")

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.outputs import path
+from ciao_kernel.magics.directives.outputs import path
 from ciao_kernel.magics.shell_words import one_word, quote
 
 DEFAULT = "logs"

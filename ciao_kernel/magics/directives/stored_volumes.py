@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.magics.header import Style, lines, pieces
-from ciao_kernel.magics.volumes import Volumes
 from ciao_kernel.model import Volume
 
 
