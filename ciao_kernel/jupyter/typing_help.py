@@ -17,7 +17,7 @@ from ciao_kernel.jupyter.cells import command, registry, scan_job, session
 
 if TYPE_CHECKING:
     from ciao_kernel.jupyter.verb_arguments import VerbArguments
-    from ciao_kernel.magics.completion import Completion
+    from ciao_kernel.magics.help.completion import Completion
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
         return None
     from ciao_kernel.delivery.input import secret_files
     from ciao_kernel.delivery.input.variables import storable_names
-    from ciao_kernel.magics import completion
+    from ciao_kernel.magics.help import completion
 
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         word = _VERB.match(code, _line_start(code, cursor))
@@ -67,7 +67,7 @@ def explain(code: str, cursor: int) -> str | None:
     """Return help for the text at the cursor, or None if IPython should answer."""
     if "%" not in code:
         return None
-    from ciao_kernel.magics import directive_help
+    from ciao_kernel.magics.help import directive_help
 
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         if _COMMAND_NAME.match(code, _line_start(code, cursor)):
@@ -87,7 +87,7 @@ def is_complete(code: str) -> dict[str, Any] | str:
     """Return the answer for a header, or the code that IPython should check."""
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         if "%" in code and command(code) is None and (cell := scan_job(code)):
-            from ciao_kernel.magics import completeness
+            from ciao_kernel.magics.help import completeness
 
             return completeness.answer(cell, registry().table)
     return code

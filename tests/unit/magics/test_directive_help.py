@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 
 from ciao_kernel.jupyter import typing_help
-from ciao_kernel.magics.completeness import answer
-from ciao_kernel.magics.directive_help import explain, markdown, overview, reference
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.help.completeness import answer
+from ciao_kernel.magics.help.directive_help import explain, markdown, overview, reference
 from ciao_kernel.magics.scanned_cell import scan
 from ciao_kernel.session.plugin_registry import Registry
 

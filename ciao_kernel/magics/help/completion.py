@@ -13,7 +13,7 @@ from ciao_kernel.magics.directives.inputs import Variables
 from ciao_kernel.magics.directives.on_error import OnError
 from ciao_kernel.magics.directives.plots import COMMON_METRICS
 from ciao_kernel.magics.header import Header, Line, Style, Token
-from ciao_kernel.magics.path_completion import MOST_MATCHES, Secret, interpreters, paths
+from ciao_kernel.magics.help.path_completion import MOST_MATCHES, Secret, interpreters, paths
 from ciao_kernel.magics.shell_words import quote, unfinished
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Scope, Table
