@@ -88,7 +88,9 @@ class Executor:
             )
         authority = self._authority()
         dockerfile, layer = await self._context(work, recipe, len(authority or b""))
-        if files_digest != await work.thread(lambda: packed_context.digest(recipe.files, work.check)):
+        if files_digest != await work.thread(
+            lambda: packed_context.digest(recipe.files, work.check)
+        ):
             raise SourceError("files changed while they were packed.", "Run the cell again.")
         work.say(f"building {target.name}:{tag} for {recipe.why} …")
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ciao_kernel.magics.numeric_types import Cpus
-from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.value_types import Choice, Kind
 
 

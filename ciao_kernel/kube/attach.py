@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import connection_faults
-from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.channel import INPUT, PIECE, STATUS, open_channel
+from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
     import aiohttp

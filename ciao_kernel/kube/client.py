@@ -102,7 +102,9 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise connection_faults.away(error, self.access)[0] from None  # error may quote a password
+            raise connection_faults.away(error, self.access)[
+                0
+            ] from None  # error may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data

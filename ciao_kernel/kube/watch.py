@@ -225,7 +225,9 @@ class WatchedList:
 
     def _away(self, error: Exception) -> None:
         signed_out = isinstance(error, Refused) and error.code == 401
-        self.fault = f"{'credentials refused: ' if signed_out else ''}{connection_faults.why(error)}"
+        self.fault = (
+            f"{'credentials refused: ' if signed_out else ''}{connection_faults.why(error)}"
+        )
         if self.away_since is None:
             self.away_since = time.monotonic()
             self._changed.set()

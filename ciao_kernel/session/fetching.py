@@ -1,8 +1,8 @@
 """Fetches files from the pods of a job, when the user asks for it.
 
 A command in the pod sends them: as long as its program runs, and a little longer while
-:mod:`ciao_kernel.delivery.output.output_keeper` keeps the files of ``%output``. Later there is what the
-pod has sent by itself.
+:mod:`ciao_kernel.delivery.output.output_keeper` keeps the files of ``%output``. Later there is what
+the pod has sent by itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The session calls :func:`deliver` before it creates anything; completion calls
 :func:`storable_names`. Functions and classes are delivered as source in a module, ``ciao_input``,
-which also reads the files. :mod:`ciao_kernel.delivery.input.value_files` has the format of each file.
+which also reads the files. :mod:`ciao_kernel.delivery.input.value_files` has the format of each
+file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The programs that ask the processes in a pod, each as one text: its parts, one behind the other."""
+"""The programs that ask the processes in a pod, each with its parts as one text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Where the processes of a job stand: in which line of the program, and in which call from it.
 
-Only those that run the program are shown, and why a replica has none. Two processes are in one group
-by the lines of the program in their stacks and by the first call of a library below them, not by
-whole stacks: two ranks that wait in the same call differ in its inner frames.
+Only those that run the program are shown, and why a replica has none. Two processes are in one
+group by the lines of the program in their stacks and by the first call of a library below them, not
+by whole stacks: two ranks that wait in the same call differ in its inner frames.
 """
 
 from __future__ import annotations

@@ -195,9 +195,7 @@ class WarmBackend:
         """Return the plan of the job whose replicas run the agent."""
         run_lease = (self._pool or WarmPool()).run_lease
         leases = agent_job.Leases(self._lease, run_lease)
-        return agent_job.plan(
-            plan, packed, nonce, self._settings, leases, here=self._keeps_runs
-        )
+        return agent_job.plan(plan, packed, nonce, self._settings, leases, here=self._keeps_runs)
 
     @property
     def _lease(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from ciao_kernel.builders import context, packed_context
+from ciao_kernel.builders import packed_context
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder

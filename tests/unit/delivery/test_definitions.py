@@ -222,6 +222,8 @@ def test_a_module_of_that_name_is_an_error() -> None:
 
 
 def test_the_loader_needs_only_the_standard_library() -> None:
-    text = Path(sys.modules["ciao_kernel.delivery.input"].__path__[0], "input_loader.py").read_text()
+    text = Path(
+        sys.modules["ciao_kernel.delivery.input"].__path__[0], "input_loader.py"
+    ).read_text()
     assert "import ciao_kernel" not in text
     assert compile(text, "x", "exec", flags=0)

@@ -7,7 +7,11 @@ import os
 import time
 from collections.abc import Sequence
 
-from ciao_kernel.delivery.output.output_keeper.program_end import TICK, end_of_program, gives_nothing
+from ciao_kernel.delivery.output.output_keeper.program_end import (
+    TICK,
+    end_of_program,
+    gives_nothing,
+)
 
 _AFTER_CONTACT = 20.0
 """Seconds for which files are kept after a fetch has begun, if it does not go on."""

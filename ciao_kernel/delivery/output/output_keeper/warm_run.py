@@ -23,9 +23,7 @@ def give(ask: dict[str, Any]) -> str:
     if ask["way"] == "s3":
         address, stream = ask["address"], ask["stream"]
         try:
-            return upload(
-                files, address, stream, "", ask["pause"], 0.0, ask["limit"], ask["words"]
-            )
+            return upload(files, address, stream, "", ask["pause"], 0.0, ask["limit"], ask["words"])
         finally:
             with contextlib.suppress(OSError):
                 os.remove(stream)
