@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.local import interpreter, isolation
+from ciao_kernel.backends.local import interpreter
+from ciao_kernel.backends.local.machine import isolation
 from ciao_kernel.commands import Caller, report
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.commands.image_checks import check_images

@@ -15,8 +15,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ciao_kernel.backends.local import hosts, isolation, processes
-from ciao_kernel.backends.local.private_network import Network
+from ciao_kernel.backends.local import hosts, processes
+from ciao_kernel.backends.local.machine import isolation
+from ciao_kernel.backends.local.machine.private_network import Network
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
 from ciao_kernel.backends.local.store import describe_untrusted

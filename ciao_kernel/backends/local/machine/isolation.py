@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.backends.local import private_network, processes
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.machine import private_network
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault
 
@@ -32,7 +33,7 @@ async def check(python: str = sys.executable) -> None:
     """
     probe = (
         f"import sys; sys.path.append({_ROOT!r}); "
-        "from ciao_kernel.backends.local.private_network import main; main()"
+        "from ciao_kernel.backends.local.machine.private_network import main; main()"
     )
     process = await asyncio.create_subprocess_exec(
         *(python, "-I", "-S", "-c", probe),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.local import hosts
+from ciao_kernel.backends.local.inspection.running import RunningJob
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.delivery import site_folder
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from ciao_kernel.backends.local import hosts
+from ciao_kernel.backends.local.inspection.running import RunningJob
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Replica

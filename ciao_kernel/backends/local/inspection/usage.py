@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.backends.local import hosts, processes
+from ciao_kernel.backends.local.inspection.running import RunningJob
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.backends.local.running import RunningJob
 from ciao_kernel.model import Replica
 from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport, size_text
 
