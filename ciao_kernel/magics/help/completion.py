@@ -13,7 +13,8 @@ from ciao_kernel.magics.directives.inputs import Variables
 from ciao_kernel.magics.directives.on_error import OnError
 from ciao_kernel.magics.directives.plots import COMMON_METRICS
 from ciao_kernel.magics.header import Header, Line, Style, Token
-from ciao_kernel.magics.help.path_completion import MOST_MATCHES, Secret, interpreters, paths
+from ciao_kernel.magics.help import path_completion
+from ciao_kernel.magics.help.path_completion import Secret, interpreters, paths
 from ciao_kernel.magics.shell_words import quote, unfinished
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Scope, Table
@@ -236,7 +237,7 @@ def _variables(
         if typed[0] or not name.startswith("_")
     }
     start, end = column - len(typed[0]), column + len(after_cursor) - len(rest)
-    matches = tuple(sorted(found))[:MOST_MATCHES]
+    matches = tuple(sorted(found))[: path_completion.MOST_MATCHES]
     return Completion(matches, line.start + start, line.start + end)
 
 
