@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.clusters import Place
-from ciao_kernel.builders import context, executor
+from ciao_kernel.builders import executor, packed_context
 from ciao_kernel.config import Settings
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import JobSpec, Source, SourceFile
@@ -172,7 +172,7 @@ async def kaniko(
     nowhere = Path()
     spec, source = JobSpec("tensorflow"), Source(SourceFile("cell.py"))
     ask = Build(source, spec, "python3", name, nowhere, nowhere)
-    packed = context.pack_context(
+    packed = packed_context.pack_context(
         [File(path, text.encode()) for path, text in {"Dockerfile": dockerfile, **files}.items()],
         nowhere,
         lambda: None,
@@ -180,7 +180,7 @@ async def kaniko(
     path = f"/api/v1/namespaces/{at.namespace.name}"
     await client.get("/version")  # the connection is open
     began = time.perf_counter()
-    await client.create(f"{path}/configmaps", context.config_map(name, packed, None))
+    await client.create(f"{path}/configmaps", packed_context.config_map(name, packed, None))
     await client.create(f"{path}/pods", executor.pod(name, target, ask, settings))
     while True:
         phase = (await client.get(f"{path}/pods/{name}"))["status"].get("phase")

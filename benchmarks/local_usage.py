@@ -11,7 +11,8 @@ from collections.abc import Callable
 import psutil
 
 from benchmarks.figure import Figure, median
-from ciao_kernel.backends.local import processes, usage
+from ciao_kernel.backends.local import processes
+from ciao_kernel.backends.local.inspection import usage
 
 _REPLICAS = 64
 _ROUNDS = 15

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, absent, median, median_range
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import sampler, stack_reader
+from ciao_kernel.delivery.inspection import handler_access, sampler
 from ciao_kernel.model import Source, SourceFile
 
 PEER = "py-spy"
@@ -111,7 +111,7 @@ def _program(folder: Path, mark: str) -> subprocess.Popen[str]:
 def _sampling(way: str, folder: Path, mark: str, pid: int, peer: str) -> subprocess.Popen[bytes]:
     """Start what samples the program, for longer than a window; return when it has begun."""
     if way == "ciao":
-        file = Path(stack_reader.find(pid))
+        file = Path(handler_access.find(pid))
         os.truncate(file, 0)
         command = [sys.executable, "-I", "-S", "-c", sampler.START]
         made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

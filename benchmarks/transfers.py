@@ -20,7 +20,7 @@ from benchmarks.clusters import JOB, Clock, Place
 from benchmarks.figure import Figure, median
 from ciao_kernel.model import Job, Replica, State
 from ciao_kernel.plugins import Backend
-from ciao_kernel.session import fetching
+from ciao_kernel.session import copying
 from ciao_kernel.session.session import Session
 from ciao_kernel.visible_text import short
 
@@ -98,7 +98,7 @@ async def _running(session: Session) -> tuple[Backend, Job, object]:
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     target = Path(folder, "ready")
-                    await fetching.take(backend, job, WORKER, "ready", target, session.settings)
+                    await copying.take(backend, job, WORKER, "ready", target, session.settings)
                     return backend, job, status
                 except Exception as error:
                     print("    waits:", short(str(error)), flush=True)
@@ -106,11 +106,11 @@ async def _running(session: Session) -> tuple[Backend, Job, object]:
 
 
 async def _take(backend: Backend, job: Job, path: str, here: Path, session: Session) -> None:
-    await fetching.take(backend, job, WORKER, path, here, session.settings)
+    await copying.take(backend, job, WORKER, path, here, session.settings)
 
 
 async def _give(backend: Backend, job: Job, here: Path, session: Session) -> None:
-    await fetching.give(backend, job, WORKER, here, "ours", session.settings)
+    await copying.give(backend, job, WORKER, here, "ours", session.settings)
 
 
 async def _kubectl(at: Place, source: object, target: object) -> None:

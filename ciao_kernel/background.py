@@ -7,7 +7,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,14 @@ def start_background(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
     _running.add(task)
     task.add_done_callback(_forget)
     return task
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended, with whatever error."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 async def wait_until_idle(within: float) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ciao_kernel import commands
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER
 from ciao_kernel.config import Settings, shown_name
-from ciao_kernel.magics import directive_help
+from ciao_kernel.magics.help import directive_help
 from ciao_kernel.magics.table import Table
 from ciao_kernel.session.plugin_registry import Registry
 

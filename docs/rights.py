@@ -13,7 +13,7 @@ from pathlib import Path
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.backends.kubernetes.rights import Right
-from ciao_kernel.magics import directive_help
+from ciao_kernel.magics.help import directive_help
 from ciao_kernel.model import JobSpec
 from ciao_kernel.plugins import OperatorKind
 from ciao_kernel.session.plugin_registry import Registry

@@ -11,8 +11,8 @@ from pathlib import Path
 from ciao_kernel.api.client import Client
 from ciao_kernel.api.job_metrics import JobMetrics
 from ciao_kernel.api.known_status import KnownStatus, is_final
-from ciao_kernel.delivery import results
-from ciao_kernel.delivery.results import Results
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.results import Results
 from ciao_kernel.display.plotting import read_curves, read_progress
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status

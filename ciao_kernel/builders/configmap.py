@@ -18,7 +18,7 @@ import hashlib
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.images import automatic
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import SourceError
 from ciao_kernel.model import Artifact, Manifest, Notice, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit

@@ -1,35 +1,26 @@
-"""Context of a build: files of the user's folder, always packed to the same bytes."""
+"""Context of a build: files of the user's folder."""
 
 from __future__ import annotations
 
-import base64
 import errno
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.builders.dockerfile_rewrite import CONTEXT_FOLDER
-from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.file_patterns import CACHES
-from ciao_kernel.delivery.held_file import HeldFile, open_checked
-from ciao_kernel.delivery.ignore_files import Ignored
-from ciao_kernel.errors import EnvironmentFault, SourceError
-from ciao_kernel.model import Manifest
-from ciao_kernel.oci.layer import File, Layer, pack
+from ciao_kernel.builders.packed_context import size_of, unreadable
+from ciao_kernel.delivery.input import secret_files
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.file_patterns import CACHES
+from ciao_kernel.delivery.input.held_file import HeldFile, open_checked
+from ciao_kernel.delivery.input.ignore_files import Ignored
+from ciao_kernel.errors import SourceError
+from ciao_kernel.oci.layer import File
 from ciao_kernel.visible_text import listed, short, visible
 
-LIMIT = 900 << 10
-"""Packed bytes that fit into a ConfigMap of at most 1 MiB; a larger context uses the registry."""
-KEY = "context.tar.gz"
 _MAX_TEXT = 1 << 20
 """Size limit of a text, in bytes; no real Dockerfile reaches it."""
-_CHUNK = 1 << 20
 _MAX_TOTAL = 4 << 30
-_IN_MEMORY = 16 << 20
 _NO_FILE = "it is neither a file nor a folder"
 _PERMISSION_HINT = "Fix its permissions, or leave it out."
 _IGNORE_FILES = (".dockerignore", "Dockerfile.dockerignore")
@@ -131,7 +122,7 @@ def gather(
                     found[name] = _file(name, path, place, boundary, ignored.anyway(name))
     if links:
         say(f"links to folders are not followed: {listed(links)}")
-    total = sum(map(_size, found.values()))
+    total = sum(map(size_of, found.values()))
     if total > _MAX_TOTAL:
         raise SourceError(
             f"the build takes {total / 1e9:,.1f} GB of files; {_MAX_TOTAL / 1e9:,.1f} GB is the "
@@ -169,7 +160,7 @@ def _bytes(file: File) -> bytes:
         with open_checked(file.content) as opened:
             return opened.read()
     except OSError as error:
-        raise _unreadable(error) from None
+        raise unreadable(error) from None
 
 
 def _files(top: Path, folder: Path, place: str) -> Iterator[Path]:
@@ -228,81 +219,3 @@ def _shown(text: str) -> str:
 
 def _refused(place: str, name: str, reason: str, hint: str) -> SourceError:
     return SourceError(f"{place}: {_shown(name)} cannot be taken: {reason}.", hint)
-
-
-def _size(file: File) -> int:
-    known = file.content
-    return len(known) if isinstance(known, bytes) else known.stat().st_size
-
-
-def digest(files: Iterable[File], check: Callable[[], None]) -> str:
-    """Return a digest of files, without packing them.
-
-    Raises:
-        SourceError: A file cannot be read.
-    """
-    hasher = hashlib.sha256()
-    for file in sorted(files, key=lambda one: one.path):
-        hasher.update(json.dumps([file.path, file.executable, _hash(file, check)]).encode())
-    return hasher.hexdigest()
-
-
-def _hash(file: File, check: Callable[[], None]) -> str:
-    if isinstance(file.content, bytes):
-        return hashlib.sha256(file.content).hexdigest()
-    hasher = hashlib.sha256()
-    try:
-        with open_checked(file.content) as opened:
-            while chunk := opened.read(_CHUNK):
-                check()
-                hasher.update(chunk)
-    except OSError as error:
-        raise _unreadable(error) from None
-    return hasher.hexdigest()
-
-
-def _unreadable(error: OSError) -> SourceError:
-    return SourceError(
-        f"{error.filename} cannot be read: {error.strerror}.", "Fix its permissions."
-    )
-
-
-def pack_context(files: Iterable[File], folder: Path, check: Callable[[], None]) -> Layer:
-    """Pack files; a large layer is packed on disk.
-
-    Raises:
-        SourceError: A file cannot be read.
-        EnvironmentFault: The disk is full.
-    """
-    chosen = tuple(files)
-    try:
-        size = sum(map(_size, chosen))
-        return pack(
-            chosen, folder / KEY if size > _IN_MEMORY else None, on_progress=lambda _: check()
-        )
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise EnvironmentFault(
-                f"no space is left in {folder.parent} to pack the files of the build.",
-                "Free some space, or send fewer files.",
-            ) from None
-        raise _unreadable(error) from None
-
-
-def in_image(files: Iterable[File]) -> tuple[File, ...]:
-    """Return the files with their paths in the image that carries a large context."""
-    return tuple(File(f"{CONTEXT_FOLDER}/{one.path}", one.content, one.executable) for one in files)
-
-
-def config_map(name: str, layer: Layer, authority: bytes | None) -> Manifest:
-    """Return the ConfigMap with a small context, and with the authority of private registries."""
-    data = {KEY: layer.content if isinstance(layer.content, bytes) else layer.content.read_bytes()}
-    if authority is not None:
-        data["ca.crt"] = authority
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name},
-        "immutable": True,
-        "binaryData": {key: base64.b64encode(value).decode() for key, value in data.items()},
-    }

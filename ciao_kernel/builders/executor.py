@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ciao_kernel.builders import build_errors, context
+from ciao_kernel.builders import build_errors, packed_context
 from ciao_kernel.builders.build_stages import BuildStages
 from ciao_kernel.builders.dockerfile import bases
 from ciao_kernel.builders.dockerfile_rewrite import copying_from, with_cache_key
@@ -69,7 +69,7 @@ class Executor:
             ClusterFault: The cluster refuses or ends the pod of the build.
         """
         ask, target = work.ask, work.target
-        files_digest = await work.thread(lambda: context.digest(recipe.files, work.check))
+        files_digest = await work.thread(lambda: packed_context.digest(recipe.files, work.check))
         secret = ask.spec.build.pip_secret or self._settings.pip_secret
         if secret and ask.build_cluster:  # the Secret of another namespace may be for another index
             secret = f"{ask.build_cluster.namespace}/{secret}"
@@ -88,14 +88,16 @@ class Executor:
             )
         authority = self._authority()
         dockerfile, layer = await self._context(work, recipe, len(authority or b""))
-        if files_digest != await work.thread(lambda: context.digest(recipe.files, work.check)):
+        if files_digest != await work.thread(
+            lambda: packed_context.digest(recipe.files, work.check)
+        ):
             raise SourceError("files changed while they were packed.", "Run the cell again.")
         work.say(f"building {target.name}:{tag} for {recipe.why} …")
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
         build_pod = pod(
             name, f"{target.name}:{tag}", ask, self._settings, self._hosts(work, dockerfile)
         )
-        config_map = context.config_map(name, layer, authority)
+        config_map = packed_context.config_map(name, layer, authority)
         stages = BuildStages(dockerfile)
 
         def show(event: Event) -> None:
@@ -132,15 +134,15 @@ class Executor:
         folder, target = work.ask.folder, work.target
 
         async def packed(*files: File) -> Layer:
-            return await work.thread(lambda: context.pack_context(files, folder, work.check))
+            return await work.thread(lambda: packed_context.pack_context(files, folder, work.check))
 
         text = recipe.dockerfile
         with work.step("packing the build's files"):
             with_files = await packed(*recipe.files, File("Dockerfile", text.encode()))
-        if not recipe.files or with_files.size + other_bytes <= context.LIMIT:
+        if not recipe.files or with_files.size + other_bytes <= packed_context.LIMIT:
             return text, with_files
         work.say(f"sending {with_files.size / 1e6:,.0f} MB of files through {target.registry} …")
-        pushed = await work.push_context(await packed(*context.in_image(recipe.files)))
+        pushed = await work.push_context(await packed(*packed_context.in_image(recipe.files)))
         text = copying_from(text, str(pushed.image))
         return text, await packed(File("Dockerfile", text.encode()))
 
@@ -198,7 +200,7 @@ def pod(
         "name": "kaniko",
         "image": settings.kaniko_image,
         "args": [
-            f"--context=tar://{_CONTEXT_PATH}/{context.KEY}",
+            f"--context=tar://{_CONTEXT_PATH}/{packed_context.KEY}",
             f"--destination={destination}",
             "--digest-file=/dev/termination-log",
             "--log-format=text",

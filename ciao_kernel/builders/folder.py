@@ -15,7 +15,7 @@ from pathlib import Path
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import site_bytecode
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model import Artifact, BuildSpec, Notice, Source
 from ciao_kernel.plugins import Build, Emit, Step

@@ -11,7 +11,7 @@ from ciao_kernel.builders.environment import REQUIREMENTS_FOLDER
 from ciao_kernel.builders.executor import Executor, Recipe, files
 from ciao_kernel.builders.images import WORKDIR, ImageBuild, SharedBuildState
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.delivery.packages import package_line, requirements
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError

@@ -20,7 +20,7 @@ from ciao_kernel.builders.executor import Executor, Recipe
 from ciao_kernel.builders.images import ImageBuild, SharedBuildState
 from ciao_kernel.builders.kaniko import asked, check, dry_run_artifact
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact

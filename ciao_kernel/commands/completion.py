@@ -127,8 +127,8 @@ def value(name: str, others: Callable[[argparse.Namespace], dict[str, list[str]]
     """
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-        from ciao_kernel.delivery import secret_files
-        from ciao_kernel.magics.completion import complete as in_header
+        from ciao_kernel.delivery.input import secret_files
+        from ciao_kernel.magics.help.completion import complete as in_header
         from ciao_kernel.session.plugin_registry import Registry
 
         known = {key: texts for key, texts in others(parsed_args).items() if key != name}

@@ -11,7 +11,7 @@ from ciao_kernel import config
 from ciao_kernel.commands import Caller, completion, settings_file, toml_edit
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
-from ciao_kernel.display.table import columns
+from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.spelling import key
 

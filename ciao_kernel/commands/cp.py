@@ -26,7 +26,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Copy, and say what was copied."""
-    from ciao_kernel.session import fetching
+    from ciao_kernel.session import copying
 
     source, target = _remote(args.source), _remote(args.target)
     if bool(source) == bool(target):
@@ -39,11 +39,11 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     replica = named_replica(job, member, slash)
     settings = caller.session.settings
     if source:
-        place = fetching.folder(caller.folder, args.target)
-        done = await fetching.take(backend, job, replica, path, place, settings)
+        place = copying.folder(caller.folder, args.target)
+        done = await copying.take(backend, job, replica, path, place, settings)
     else:
         place = caller.folder / Path(args.source).expanduser()
-        done = await fetching.give(backend, job, replica, place, path, settings)
+        done = await copying.give(backend, job, replica, place, path, settings)
     caller.write(f"copied {done}\n")
 
 

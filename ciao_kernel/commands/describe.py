@@ -12,7 +12,8 @@ from typing import Any
 
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
-from ciao_kernel.display.table import columns, ending
+from ciao_kernel.display.columns import columns
+from ciao_kernel.display.table import ending
 from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import HERE, ClusterEvent, Details

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.local import interpreter, isolation
+from ciao_kernel.backends.local import interpreter
+from ciao_kernel.backends.local.machine import isolation
 from ciao_kernel.commands import Caller, report
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.commands.image_checks import check_images
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings, load_with_errors
+from ciao_kernel.display.columns import columns
 from ciao_kernel.display.errors import for_terminal
-from ciao_kernel.display.table import columns
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
 from ciao_kernel.visible_text import visible
 

@@ -7,7 +7,7 @@ import argparse
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ from ciao_kernel.commands import Caller
 from ciao_kernel.commands.describe import cell, job_record
 from ciao_kernel.commands.shared_arguments import add_output, add_where, where
 from ciao_kernel.delivery.warm import marks
+from ciao_kernel.display.columns import columns
 from ciao_kernel.display.plotting import newest_metric
-from ciao_kernel.display.table import columns
 from ciao_kernel.errors import BackendError, Incomplete
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.queries import Where

@@ -21,7 +21,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the table, or the help of one directive."""
-    from ciao_kernel.magics import directive_help
+    from ciao_kernel.magics.help import directive_help
 
     table = caller.session.registry.table
     if args.name is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ciao_kernel import __version__
 from ciao_kernel.commands import Caller, log
-from ciao_kernel.display.table import columns
+from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.redaction import scrub
 

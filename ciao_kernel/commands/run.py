@@ -13,8 +13,8 @@ from pathlib import Path
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.describe import reported
 from ciao_kernel.commands.shared_arguments import add_output
-from ciao_kernel.delivery import program as programs
-from ciao_kernel.delivery.program import Program
+from ciao_kernel.delivery.input import program as programs
+from ciao_kernel.delivery.input.program import Program
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import JobFailed, UsageError
 from ciao_kernel.magics import numeric_types, value_types

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import completion
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics.cell_lines import LineCount
+from ciao_kernel.magics.directives.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.queries import Where

@@ -8,7 +8,7 @@ import asyncio
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.shared_arguments import add_replica, add_where, chosen, where
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import event_folder
+from ciao_kernel.magics.directives import event_folder
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:

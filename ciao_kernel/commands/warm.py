@@ -8,7 +8,7 @@ import time
 
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_output
-from ciao_kernel.display.table import columns
+from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import UsageError
 from ciao_kernel.model.times import age
 

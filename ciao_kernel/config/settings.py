@@ -9,27 +9,29 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.config.setting_types import (
+from ciao_kernel.config.place_types import (
     BucketAddress,
     CheckpointSetting,
     ClaimSetting,
-    CpuRequest,
     Folder,
     Folders,
+    JobVolumes,
+    VolumeFolders,
+)
+from ciao_kernel.config.setting_types import (
+    CpuRequest,
     Hosts,
     Images,
-    JobVolumes,
     Number,
     PortAddress,
     Text,
-    VolumeFolders,
     one_of,
     read,
     shown,
 )
 from ciao_kernel.config.storage import OwnFolder, own_folder
 from ciao_kernel.errors import SettingError
-from ciao_kernel.magics.cell_lines import DEFAULT_LINES, LineCount
+from ciao_kernel.magics.directives.cell_lines import DEFAULT_LINES, LineCount
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.value_types import Kind
 from ciao_kernel.model import ApiName, CleanPolicy, Volume

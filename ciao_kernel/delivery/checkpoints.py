@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
-from ciao_kernel.magics.surviving import CheckpointPlace
+from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Volume, VolumeKind
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import Plan

@@ -16,8 +16,8 @@ from typing import Any
 from ciao_kernel import private_files
 from ciao_kernel.delivery import event_files, incoming_files, transfers
 from ciao_kernel.delivery.incoming_files import checked
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Damaged, Execute, size_text
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Replica

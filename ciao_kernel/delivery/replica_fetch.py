@@ -9,7 +9,7 @@ from typing import Any
 
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Notice, Replica
 from ciao_kernel.model.spec import OutputWay

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ciao_kernel.delivery import results, volume_variables
+from ciao_kernel.delivery import volume_variables
+from ciao_kernel.delivery.output import results
 from ciao_kernel.model import JobSpec
 from ciao_kernel.model.volume import overlap
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from ciao_kernel.delivery.variables import FOLDER
+from ciao_kernel.delivery.input.variables import FOLDER
 from ciao_kernel.model import JobSpec, VolumeKind
 from ciao_kernel.model.volume import overlap
 

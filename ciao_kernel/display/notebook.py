@@ -15,16 +15,17 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display import board_view, flame
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.held_tracebacks import HeldTracebacks
-from ciao_kernel.display.html_table import Links, table_html
+from ciao_kernel.display.html_table import Links
 from ciao_kernel.display.lines import Batcher, Prefixer
 from ciao_kernel.display.live_lines import LiveLines
 from ciao_kernel.display.plot_output import PlotOutput
 from ciao_kernel.display.plotting import plot_of
 from ciao_kernel.display.progress_bars import NotebookBars
 from ciao_kernel.display.publisher import Publisher
-from ciao_kernel.display.table import Table, columns
+from ciao_kernel.display.table import Table
+from ciao_kernel.display.table_output import TableOutput
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import (
     Event,
     Job,
@@ -44,7 +45,6 @@ _log = logging.getLogger(__name__)
 
 _TICK = 0.1
 """Seconds between two stream messages: under load, Jupyter drops messages, not bytes."""
-_TABLE_TICK = 0.25
 _REDRAWN = 60_000
 """Maximum bytes per second of the table, and of the plot: a table of 64 rows is drawn rarely."""
 _SHARE = 1 / 4
@@ -72,15 +72,12 @@ class NotebookDisplay:
         self._redraw_rate = min(_REDRAWN, settings.output_rate * _SHARE)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
-        self._ended: Table | None = None
+        self._place: TableOutput | None = None
+        """Output with the table, also after the end: a stop reports the job's final status then."""
         self._batcher = self._new_batcher()
-        self._display_id = ""
-        self._dirty = False
         self._unsent = ""
         self._fault: Exception | None = None
         self._sent = 0.0
-        self._drawn = 0.0
-        self._draw_pause = _TABLE_TICK
         self._ticker: asyncio.Task[None] | None = None
         self._picture: PlotOutput | None = None
         self._excerpt = Excerpt(settings.lines, 0)
@@ -95,9 +92,9 @@ class NotebookDisplay:
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
         usage = usage_columns.asked(job.header, self._settings.usage)
-        self._table, self._ended, self._follow = Table(job, usage=usage), None, follow
+        self._table, self._follow = Table(job, usage=usage), follow
         self._batcher = self._new_batcher()
-        self._display_id = f"ciao-{secrets.token_hex(8)}"
+        self._place = TableOutput(self._table, self._publisher, self._links, self._redraw_rate)
         self._draw(update=False)
         self._picture = None
         self._excerpt = Excerpt(job.lines or self._settings.lines, len(job.replicas))
@@ -105,7 +102,7 @@ class NotebookDisplay:
         self._live, self._left_out = self._new_live(job), 0
         self._released = self._concluded = False
         if (plot := plot_of(job)) is not None:
-            name = f"{self._display_id}-plot"
+            name = f"{self._place.display_id}-plot"
             self._picture = PlotOutput(plot, self._publisher, name, self._redraw_rate)
             self._picture.begin()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
@@ -137,12 +134,12 @@ class NotebookDisplay:
             self._board = place if event.loads else ""
             return
         if self._table is None:
-            if self._ended is not None and isinstance(event, Status):
-                # A stop first ends following, and later reports the final status of the job.
-                self._ended.status = event
+            if self._place is not None and isinstance(event, Status):
+                self._place.table.status = event
                 self._safely(lambda: self._draw(update=True))
             return
-        self._dirty = True
+        assert self._place is not None
+        self._place.dirty = True
         if isinstance(event, Output):
             self._table.output(event)
             if self._shown(event):
@@ -187,7 +184,7 @@ class NotebookDisplay:
         name = self._table.job.name
         self._let_go()
         self._take_held()
-        self._table, self._ended = None, self._table
+        self._table = None
         self._unsent += self._batcher.take(last=True) + self._closing_text(name)
         picture, self._picture = self._picture, None
         if picture is not None:
@@ -240,14 +237,8 @@ class NotebookDisplay:
             self._fault = self._fault or fault
 
     def _draw_if_due(self) -> None:
-        assert self._table is not None
-        elapsed = self._table.elapsed()
-        stale = self._dirty or self._table.is_changing() or elapsed is not None
-        pause = self._draw_pause
-        if not self._dirty:
-            pause = max(pause, _quiet_pause(elapsed, changing=self._table.is_changing()))
-        if stale and time.monotonic() - self._drawn >= pause:
-            self._draw(update=True)
+        assert self._place is not None
+        self._batcher.charge(self._place.draw_if_due())
 
     def _add(self, events: Iterable[Output]) -> None:
         for event in events:
@@ -312,15 +303,8 @@ class NotebookDisplay:
         return LiveLines(job, self._publisher, name, most, self._redraw_rate)
 
     def _draw(self, *, update: bool) -> None:
-        table = self._table or self._ended
-        assert table is not None
-        text = _text(table) if update else _first_text(table)
-        data = {"text/plain": text, "text/html": table_html(table, self._links)}
-        size = sum(map(len, data.values()))
-        self._batcher.charge(size)
-        self._draw_pause = max(_TABLE_TICK, size / self._redraw_rate)
-        self._publisher.display(data, self._display_id, update=update)
-        self._dirty, self._drawn = False, time.monotonic()
+        assert self._place is not None
+        self._batcher.charge(self._place.draw(update=update))
 
     def _draw_picture(self) -> None:
         assert self._picture is not None
@@ -336,29 +320,3 @@ class NotebookDisplay:
             limit=int(settings.line_limit),
         )
         return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)
-
-
-def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
-    """Return the seconds between two redraws of a table whose job writes nothing.
-
-    The elapsed time counts seconds at first. Later it is redrawn less often, because each redraw is
-    a message, which the page also saves: every ten seconds, and every minute after an hour, when
-    the text has no seconds.
-    """
-    if changing or elapsed is None or elapsed < 60:
-        return 1.0
-    return 10.0 if elapsed < 3600 else 60.0
-
-
-def _text(table: Table) -> str:
-    rows = columns(table.grid())
-    places = (f"{name}: {place}" for name, place in table.places())
-    sums = [text] if (text := table.sums()) else []
-    return "\n".join((table.title(), *sums, rows, *places))
-
-
-def _first_text(table: Table) -> str:
-    """Return a text that stays true if output is never updated, as in `jupyter console`."""
-    job, count = table.job, len(table.job.replicas)
-    of = "1 replica" if count == 1 else f"{count} replicas"
-    return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows its status."

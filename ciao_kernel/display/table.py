@@ -14,10 +14,11 @@ from ciao_kernel.display import usage_cells
 from ciao_kernel.display.line_rate import LineRate
 from ciao_kernel.display.lines import plain
 from ciao_kernel.display.plotting import progress_of
+from ciao_kernel.display.training_text import progress_text
 from ciao_kernel.display.usage_cells import UsageCells
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status, exit_text
-from ciao_kernel.model.progress import Done, best_known
+from ciao_kernel.model.progress import best_known
 from ciao_kernel.model.times import clock_time, span
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import short, visible
@@ -55,8 +56,6 @@ _WIDTH = 80
 _FULL = 400
 """Maximum length of a last line in a tooltip; each redraw sends it again."""
 _EMPTY = "–"
-_BAR = 12
-"""Characters of the bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,25 +293,3 @@ def ending(one: ReplicaStatus) -> str:
     if one.state is State.STOPPED:
         return ""
     return exit_text(one.exit_code)
-
-
-def columns(rows: Iterable[Iterable[str]], gap: str = "  ") -> str:
-    """Align texts in columns: the plain table for pipes and for ``text/plain``."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    )
-
-
-def progress_text(done: Done) -> str:
-    """Return how far a training is: ``━━━━━─────── 45 % (epoch 3/5, step 25/100), ≈ 3m left``."""
-    filled = int(done.share * _BAR)
-    counted = [("epoch", done.epoch, done.epochs), ("step", done.step, done.steps)]
-    where = [f"{name} {now:,}/{of:,}" for name, now, of in counted if now is not None and of]
-    part = f" of epoch {done.epoch}" if done.of_epoch and done.epoch is not None else ""
-    part = part or (" of a loop" if done.of_epoch else "")
-    bar = f"{'━' * filled}{'─' * (_BAR - filled)} {int(done.share * 100)} %{part}"
-    text = f"{bar} ({', '.join(where)})" if where else bar
-    return text if done.left is None else f"{text}, ≈ {span(done.left)} left"

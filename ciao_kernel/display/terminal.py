@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display import progress_text
+from ciao_kernel.display.columns import columns
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.excerpt import Excerpt, left_out_text
 from ciao_kernel.display.held_reports import HeldReports
@@ -22,9 +23,10 @@ from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.display.plotting import Plot, plot_of
 from ciao_kernel.display.progress_bars import TerminalBar
 from ciao_kernel.display.screen import Screen
-from ciao_kernel.display.table import Row, Table, columns
+from ciao_kernel.display.table import Table
+from ciao_kernel.display.window_table import drawing, sums
 from ciao_kernel.errors import CiaoError, JobFailed
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import (
     ALL_LINES,
     Event,
@@ -33,16 +35,13 @@ from ciao_kernel.model import (
     Output,
     Profile,
     Progress,
-    State,
     Status,
     TensorBoard,
 )
-from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import visible_lines
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.live import Live
 
 _TICK = 0.1
@@ -50,16 +49,6 @@ _TICK = 0.1
 _TABLE_TICK = 0.25
 _ERROR_ROWS = 4
 """Rows of an error without its traceback: the message, the hint, and the prompt behind it."""
-_NARROW = 72
-"""Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
-_WIDE = ("time", "node", "restarts", "peak", "lines/s", "log")
-_STYLES = {
-    State.SUCCEEDED: "green",
-    State.FAILED: "red",
-    State.LOST: "red",
-    State.STOPPED: "yellow",
-    State.RUNNING: "blue",
-}
 
 
 def uses_color(settings: Settings, stream: TextIO) -> bool:
@@ -161,7 +150,7 @@ class TerminalDisplay:
         below = (
             len(table.grid())
             + 1
-            + len(_sums(table))
+            + len(sums(table))
             + len(table.places())
             + len(_lines(self._plot))
             + _ERROR_ROWS
@@ -186,14 +175,14 @@ class TerminalDisplay:
         if self._live is not None:
             self._flush()
             width = self._live.console.width
-            self._live.update(_drawing(table, _lines(plot), width, last=True), refresh=True)
+            self._live.update(drawing(table, _lines(plot), width, last=True), refresh=True)
             self.close()
             places = _places(table) + (plot.closing_text() if plot else "")
             self._stream.write(visible_lines(places))
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            lines = [table.title(), *_sums(table), columns(table.grid()), place]
+            lines = [table.title(), *sums(table), columns(table.grid()), place]
             lines += [*_lines(plot), *([plot.closing_text()] if plot else [])]
             text = visible_lines("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)
@@ -271,47 +260,9 @@ class TerminalDisplay:
             self._flush()
             if started - self._drawn >= _TABLE_TICK:
                 width = self._live.console.width
-                self._live.update(_drawing(self._table, _lines(self._plot), width), refresh=True)
+                self._live.update(drawing(self._table, _lines(self._plot), width), refresh=True)
                 self._drawn = started
             await asyncio.sleep(max(_TICK, 4 * (time.monotonic() - started)))
-
-
-def _drawing(
-    table: Table, below: Sequence[str], width: int, *, last: bool = False
-) -> RenderableType:
-    """Draw the table for a window; the last table omits the places, which follow it uncut."""
-    from rich.console import Group
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    def line(text: str, style: str = "") -> Text:
-        return Text(visible_lines(text), style=style, no_wrap=True, overflow="ellipsis")
-
-    left_out = _WIDE if width < _NARROW else ("log",)  # the whole path is shown below
-    shown = [heading for heading in table.headings() if heading not in left_out]
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in shown:
-        # In a narrow window, only the column that may wrap is shortened.
-        drawn.add_column(heading, no_wrap=heading != "last line", overflow="ellipsis")
-    for row in table.rows():
-        drawn.add_row(*map(line, row.cells(shown), (_style(row, heading) for heading in shown)))
-    state = table.status.state if table.status else State.PENDING
-    title = line(table.title(), _STYLES.get(state, ""))
-    place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
-    return Group(title, *map(line, _sums(table)), drawn, *map(line, below), *place)
-
-
-def _sums(table: Table) -> Sequence[str]:
-    return [text] if (text := table.sums()) else ()
-
-
-def _style(row: Row, heading: str) -> str:
-    """Return rich's style of a cell: the colour of the replica, or of its state."""
-    if heading == "replica" and row.who is not None:
-        return f"color({color_of(row.who).code})"
-    if heading == "state":
-        return "dim" if row.expected else _STYLES.get(row.state, "")
-    return ""
 
 
 def _lines(plot: Plot | None) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State
 from ciao_kernel.model.usage import Usage, UsageReport, gpu_text, size_text, together
 

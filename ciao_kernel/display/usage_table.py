@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ciao_kernel.display.table import columns
+from ciao_kernel.display.columns import columns
 from ciao_kernel.model import Job
 from ciao_kernel.model.usage import Usage, UsageReport, gpu_text, size_text
 from ciao_kernel.visible_text import visible

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ciao_kernel.delivery.result_writer import NAMES
+from ciao_kernel.delivery.output.result_writer import NAMES
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.model import (

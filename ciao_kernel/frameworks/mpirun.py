@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciao_kernel.delivery.result_writer import NAMES, TARGET
+from ciao_kernel.delivery.output.result_writer import NAMES, TARGET
 from ciao_kernel.frameworks import mpi_exec, mpi_relay, mpi_ssh
 
 _LOOP = """\

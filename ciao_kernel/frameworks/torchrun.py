@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ciao_kernel.delivery.result_writer import NAMES
+from ciao_kernel.delivery.output.result_writer import NAMES
 
 MODULE = "torch.distributed.run"
 

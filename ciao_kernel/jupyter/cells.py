@@ -27,8 +27,6 @@ from ciao_kernel.session.plugin_registry import Registry
 if TYPE_CHECKING:
     from ciao_kernel.api import JobHandle, JobPreview
     from ciao_kernel.config import Settings
-    from ciao_kernel.jupyter.verb_arguments import VerbArguments
-    from ciao_kernel.magics.completion import Completion
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Console, Display
     from ciao_kernel.session.left_running import LeftRunning
@@ -37,12 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
 _QUESTION = re.compile(r"\s*+(?:%([\w-]++)\?{1,2}|\?{1,2}%([\w-]++))\s*+")
-_VERB = re.compile(r"[ \t]*+%ciao[ \t]++(\w*+)")
-_HELP_ACTION = "help while the user types"
-_COMMAND_NAME = re.compile(r"%%?ciao\b")
 
 
 @functools.cache
@@ -240,70 +234,3 @@ async def run_command(
         return await execute(
             words, Caller(session, display, write, working_folder(), console=console)
         )
-
-
-def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion | None:
-    """Return completions in a header, or None if IPython should answer.
-
-    Args:
-        code: The cell.
-        cursor: Offset of the cursor.
-        variables: The user's variables, for ``%input``.
-    """
-    if "%" not in code:
-        return None
-    from ciao_kernel.delivery import secret_files
-    from ciao_kernel.delivery.variables import storable_names
-    from ciao_kernel.magics import completion
-
-    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
-        word = _VERB.match(code, _line_start(code, cursor))
-        if word and word.start(1) <= cursor <= word.end(1):
-            from ciao_kernel.commands import VERBS
-
-            verbs = tuple(verb for verb in VERBS if verb.startswith(code[word.start(1) : cursor]))
-            return completion.Completion(verbs, word.start(1), word.end(1))
-        if word and (found := _verb_arguments().complete(code, _line_start(code, cursor), cursor)):
-            return found
-        names = storable_names(variables)
-        return completion.complete(
-            code, cursor, registry().table, Path.cwd(), variables=names, secret=secret_files.by_name
-        )
-    return None
-
-
-@functools.cache
-def _verb_arguments() -> VerbArguments:
-    from ciao_kernel.jupyter.verb_arguments import VerbArguments
-
-    return VerbArguments(lambda: session(["doctor"]).settings)
-
-
-def explain(code: str, cursor: int) -> str | None:
-    """Return help for the text at the cursor, or None if IPython should answer."""
-    if "%" not in code:
-        return None
-    from ciao_kernel.magics import directive_help
-
-    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
-        if _COMMAND_NAME.match(code, _line_start(code, cursor)):
-            from ciao_kernel.commands import help_text
-
-            return help_text()
-        return directive_help.explain(code, cursor, registry().table)
-    return None
-
-
-def _line_start(code: str, cursor: int) -> int:
-    """Return the offset of the first character of the cursor's line."""
-    return max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
-
-
-def is_complete(code: str) -> dict[str, Any] | str:
-    """Return the answer for a header, or the code that IPython should check."""
-    with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
-        if "%" in code and command(code) is None and (cell := scan_job(code)):
-            from ciao_kernel.magics import completeness
-
-            return completeness.answer(cell, registry().table)
-    return code

@@ -83,10 +83,10 @@ def _complete_directives(shell: InteractiveShell) -> None:
     def directives(context: CompletionContext) -> SimpleMatcherResult:
         code, found = context.full_text, None
         if code.startswith(("%%ciao", "%ciao")):
-            from ciao_kernel.jupyter import cells
+            from ciao_kernel.jupyter import typing_help
 
             cursor = cursor_to_position(code, context.cursor_line, context.cursor_position)
-            found = cells.complete(code, cursor, shell.user_ns)
+            found = typing_help.complete(code, cursor, shell.user_ns)
         if found is None:
             return SimpleMatcherResult(completions=[], suppress=False)
         # IPython replaces text up to the cursor and keeps the text after it. If there is nothing

@@ -294,10 +294,10 @@ class CiaoKernel(AnsweringKernel):
 
     def do_complete(self, code: str, cursor_pos: int | None) -> Any:
         """Complete directives in a header; IPython completes all other text."""
-        from ciao_kernel.jupyter import cells
+        from ciao_kernel.jupyter import typing_help
 
         position = len(code) if cursor_pos is None else cursor_pos
-        found = cells.complete(code, position, self.shell.user_ns)
+        found = typing_help.complete(code, position, self.shell.user_ns)
         if found is None:
             return super().do_complete(code, cursor_pos)
         matches = [(match, "directive") for match in found.matches]
@@ -314,18 +314,18 @@ class CiaoKernel(AnsweringKernel):
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
     ) -> Any:
         """Explain a directive; IPython explains all other names."""
-        from ciao_kernel.jupyter import cells
+        from ciao_kernel.jupyter import typing_help
 
-        text = cells.explain(code, cursor_pos)
+        text = typing_help.explain(code, cursor_pos)
         if text is None:
             return super().do_inspect(code, cursor_pos, detail_level, omit_sections)
         return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
 
     def do_is_complete(self, code: str) -> Any:
         """Ask for code if a header has none below it; IPython checks all other cells."""
-        from ciao_kernel.jupyter import cells
+        from ciao_kernel.jupyter import typing_help
 
-        answer = cells.is_complete(code)
+        answer = typing_help.is_complete(code)
         if isinstance(answer, str):
             return super().do_is_complete(answer)
         return answer

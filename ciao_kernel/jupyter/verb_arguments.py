@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import VERBS, parser
 from ciao_kernel.commands.completion import JobSearch
-from ciao_kernel.magics.completion import Completion
+from ciao_kernel.magics.help.completion import Completion
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults
+from ciao_kernel.kube.channel import INPUT, PIECE, STATUS, open_channel
 from ciao_kernel.kube.client import Client
-from ciao_kernel.kube.exec import INPUT, PIECE, STATUS, open_channel
 
 if TYPE_CHECKING:
     import aiohttp
@@ -67,40 +68,24 @@ class ContainerInput:
             try:
                 await self._channel.send_bytes(bytes([INPUT]) + data[start : start + PIECE])
             except (ConnectionError, OSError) as error:
-                raise _cut(self._ended or responses.why(error)) from None
+                raise _cut(self._ended or connection_faults.why(error)) from None
             if self._ended:  # the server says on another stream why it takes nothing
                 raise _cut(self._ended)
 
     async def _open(self) -> None:
-        import aiohttp
-
         await self.close()
         query = [("container", self._container), ("stdin", "true"), ("stdout", "false")]
         query += [("stderr", "false"), ("tty", "false")]
-        for renewed in (False, True):
-            shown = self._client.access
-            connections = await self._closing.enter_async_context(
-                await self._client.connections.open()
-            )
-            try:
-                channel = await open_channel(
-                    self._client, connections, f"{self._path}/attach", query
-                )
-            except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401 and not renewed:
-                    await self._client.renew(shown)
-                    continue
-                raise _refusal(error.status, self._path) from None
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if responses.is_certificate_rejected(error, shown) and not renewed:
-                    await self._client.renew(shown)
-                    continue
-                source = self._client.access.source
-                raise _cut(f"{source} does not answer: {responses.why(error)}") from None
-            break
+        channel = await open_channel(
+            self._client,
+            self._closing,
+            f"{self._path}/attach",
+            query,
+            functools.partial(_refusal, self._path),
+            _cut,
+        )
         self._channel, self._ended = channel, ""
         reader = asyncio.ensure_future(self._read(channel))
-        self._closing.push_async_callback(channel.close)
         self._closing.callback(reader.cancel)
 
     async def _read(self, channel: aiohttp.ClientWebSocketResponse) -> None:
@@ -136,7 +121,7 @@ def _reason(data: bytes) -> str:
     return " ".join(str(status.get("message") or "the container has ended").split())
 
 
-def _refusal(code: int, path: str) -> Refused:
+def _refusal(path: str, code: int) -> Refused:
     pod = path.rpartition("/")[2]
     if code == 403:
         namespace = path.split("/namespaces/")[1].split("/")[0]

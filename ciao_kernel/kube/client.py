@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.connections import Connections
 from ciao_kernel.kube.responses import Answer
@@ -102,7 +102,9 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise responses.away(error, self.access)[0] from None  # error may quote a password
+            raise connection_faults.away(error, self.access)[
+                0
+            ] from None  # error may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data
@@ -254,15 +256,15 @@ class Client:
             try:
                 answer = await self._answer(method, path, query, body, kind)
             except Exception as error:
-                if not responses.is_failure(error):
+                if not connection_faults.is_failure(error):
                     raise
-                if responses.is_certificate_rejected(error, shown) and not renewed:
+                if connection_faults.is_certificate_rejected(error, shown) and not renewed:
                     renewed = True
                     await self.renew(shown)
                     continue
                 uncertain()
                 fault: Exception
-                fault, worth = responses.away(error, self.access)
+                fault, worth = connection_faults.away(error, self.access)
                 patience = min(self.patience, worth)
             else:
                 if answer.status < 300:
@@ -351,7 +353,7 @@ class Client:
                     if isinstance(error, OSError):  # one of a certificate
                         raise
                     # It may quote a password.
-                    raise responses.away(error, self.access)[0] from None
+                    raise connection_faults.away(error, self.access)[0] from None
                 note(answer.status, answer.headers)
             yield answer
 

@@ -1,21 +1,28 @@
-"""Run a command in a container, with its input and output over one WebSocket.
-
-The API server's subprotocol is ``v5.channel.k8s.io`` (``v4`` before Kubernetes 1.30): each message
-is binary, and its first byte is the number of its stream.
-"""
+"""Run a command in a container, with its input and output over one WebSocket."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
-import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import responses
+from ciao_kernel.kube.channel import (
+    CLOSE,
+    ERRORS,
+    INPUT,
+    OUTPUT,
+    PIECE,
+    SIZE,
+    STATUS,
+    V5,
+    open_channel,
+)
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model.queries import Streams
 
@@ -23,12 +30,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 _log = logging.getLogger(__name__)
-
-INPUT, _OUT, _ERR, STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
-_V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-PIECE = 1 << 15
-"""Largest message in bytes: the server does not accept long messages."""
-_CONNECT = 10.0
 _PING, _UNANSWERED = 10.0, 6
 """Seconds between two pings, and the number of them without an answer after which the connection
 counts as dead. Load balancers end connections without data, usually after a minute; kubectl also
@@ -63,7 +64,10 @@ async def execute(
     query += [("stdin", str(streams.input is not None).lower()), ("tty", str(tty).lower())]
     query += [("command", word) for word in command]
     for pause in (*_PAUSES, None):
-        async with _channel(client, f"{path}/exec", query) as channel:
+        async with contextlib.AsyncExitStack() as closing:
+            channel = await open_channel(
+                client, closing, f"{path}/exec", query, functools.partial(_refusal, path), _cut
+            )
             run = _Run(channel, streams)
             status = await run.status()
         if pause is None or run.used or not _never_began(status):
@@ -71,74 +75,6 @@ async def execute(
         _log.debug("%s: the runtime could not start a command; again in %s s", path, pause)
         await asyncio.sleep(pause)
     raise AssertionError("the last round returns or raises")
-
-
-@contextlib.asynccontextmanager
-async def _channel(
-    client: Client, path: str, query: list[tuple[str, str]]
-) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Open the channel of a command, with renewed credentials if the server wants them.
-
-    Raises:
-        Refused: The server refused.
-        ClusterFault: The server does not answer.
-    """
-    import aiohttp
-
-    for renewed in (False, True):
-        # A pool for this command alone: it has the credentials of this moment, and closing it ends
-        # everything that belongs to the command.
-        async with await client.connections.open() as connections:
-            shown = client.access
-            try:
-                channel = await open_channel(client, connections, path, query)
-            except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401 and not renewed:
-                    await client.renew(shown)
-                    continue
-                raise _refusal(error.status, path.removesuffix("/exec")) from None
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if responses.is_certificate_rejected(error, shown) and not renewed:
-                    await client.renew(shown)
-                    continue
-                # The error itself may quote a password.
-                raise _cut(
-                    f"{client.access.source} does not answer: {responses.why(error)}"
-                ) from None
-            try:
-                yield channel
-            finally:
-                await channel.close()
-            return
-
-
-async def open_channel(
-    client: Client, session: aiohttp.ClientSession, path: str, query: list[tuple[str, str]]
-) -> aiohttp.ClientWebSocketResponse:
-    """Open a WebSocket to a container; its owner answers pings, and closes it."""
-    async with asyncio.timeout(_CONNECT):
-        channel: aiohttp.ClientWebSocketResponse = await session.ws_connect(
-            client.access.server.address + path,
-            params=query,
-            headers=client.access.headers(),
-            protocols=(_V5, _V4),
-            max_msg_size=0,
-            autoping=False,  # the owner answers pings, and may send its own
-            **client.access.options(),
-        )
-    _log.debug("websocket %s is open", path)
-    # For the time in which pings cannot tell: while the command does not read its input.
-    connection = channel.get_extra_info("socket")
-    if connection is not None:
-        for level, name, value in (
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", None), 15),
-            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", None), 5),
-            (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", None), 4),
-        ):
-            if name is not None:
-                connection.setsockopt(level, name, value)
-    return channel
 
 
 def _failed(task: asyncio.Task[None]) -> bool:
@@ -180,9 +116,7 @@ class _Run:
                 await receiving
         finally:
             senders.append(receiving)
-            for task in senders:
-                task.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
+            await cancel_all(senders)
         for task in senders:
             if not task.cancelled() and (error := task.exception()):
                 raise error
@@ -215,11 +149,11 @@ class _Run:
                 return  # closed, in order or not: the status shows which
 
     def _take(self, data: bytes) -> None:
-        kind, text = (data[0], data[1:]) if data else (_CLOSE, b"")
-        self._heard |= kind in (_OUT, _ERR) and bool(text)
-        if kind == _OUT and text:
+        kind, text = (data[0], data[1:]) if data else (CLOSE, b"")
+        self._heard |= kind in (OUTPUT, ERRORS) and bool(text)
+        if kind == OUTPUT and text:
             self._streams.out(text)
-        elif kind == _ERR and text:
+        elif kind == ERRORS and text:
             self._streams.err(text)
         elif kind == STATUS and text:
             with contextlib.suppress(ValueError):
@@ -232,8 +166,8 @@ class _Run:
         async for data in self._streams.input:
             for start in range(0, len(data), PIECE):
                 await self._send(INPUT, data[start : start + PIECE])
-        if self._channel.protocol == _V5:
-            await self._send(_CLOSE, bytes([INPUT]))
+        if self._channel.protocol == V5:
+            await self._send(CLOSE, bytes([INPUT]))
         elif self._streams.sizes is None:
             # Otherwise a command that reads until the end of its input would wait forever.
             await self._channel.close()
@@ -265,7 +199,7 @@ class _Run:
         if self._streams.sizes is None:
             return
         async for columns, rows in self._streams.sizes:
-            await self._send(_SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
+            await self._send(SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def _send(self, kind: int, data: bytes) -> None:
         self._sent += 1
@@ -303,8 +237,8 @@ def _code(status: dict[str, Any]) -> int:
     )
 
 
-def _refusal(code: int, path: str) -> Refused:
-    """Return the error for a refused WebSocket; the client library does not provide its text."""
+def _refusal(path: str, code: int) -> Refused:
+    """Return the error for a refused WebSocket."""
     pod = path.rpartition("/")[2]
     if code == 403:
         namespace = path.split("/namespaces/")[1].split("/")[0]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 from ciao_kernel.kube.refused_credentials import RefusedCredentials
@@ -118,7 +118,7 @@ class WatchedList:
                         raise
                 self._away(error)
             except (aiohttp.ClientError, TimeoutError, OSError, ClusterFault) as error:
-                if responses.is_certificate_rejected(error, shown):
+                if connection_faults.is_certificate_rejected(error, shown):
                     await self._renew(error, shown)
                 self._away(error)
             except ValueError as error:  # a watch from this version would return the same error
@@ -225,7 +225,9 @@ class WatchedList:
 
     def _away(self, error: Exception) -> None:
         signed_out = isinstance(error, Refused) and error.code == 401
-        self.fault = f"{'credentials refused: ' if signed_out else ''}{responses.why(error)}"
+        self.fault = (
+            f"{'credentials refused: ' if signed_out else ''}{connection_faults.why(error)}"
+        )
         if self.away_since is None:
             self.away_since = time.monotonic()
             self._changed.set()

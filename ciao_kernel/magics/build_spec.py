@@ -11,12 +11,12 @@ from typing import Any
 from ciao_kernel.errors import DirectiveError, UsageError
 from ciao_kernel.magics import diagnostics
 from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
+from ciao_kernel.magics.directives.volumes import Volumes, check_apart
 from ciao_kernel.magics.header import Token
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.magics.value_types import Choice, Flag, Pairs, may_be_bare
-from ciao_kernel.magics.volumes import Volumes, check_apart
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
 
 _JOINED = re.compile(

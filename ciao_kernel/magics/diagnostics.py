@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ciao_kernel import redaction, visible_text
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import header
-from ciao_kernel.magics.cluster import KeyValues
+from ciao_kernel.magics.directives.cluster import KeyValues
+from ciao_kernel.magics.directives.images import Address
 from ciao_kernel.magics.header import Line, Token
-from ciao_kernel.magics.images import Address
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Table

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.magics.volumes import check_apart
+from ciao_kernel.magics.directives.volumes import check_apart
 from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
 from ciao_kernel.plugins import AnyLanguage, Framework, Serving
 

@@ -14,25 +14,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.magics import (
+from ciao_kernel.magics import numeric_types, value_types
+from ciao_kernel.magics.directive import Directive as Directive
+from ciao_kernel.magics.directive import Scope as Scope
+from ciao_kernel.magics.directives import (
     cell_lines,
     cluster,
     event_folder,
     images,
     inputs,
-    numeric_types,
     on_error,
     outputs,
     plots,
     serving,
     surviving,
     usage_columns,
-    value_types,
     volumes,
     warm,
 )
-from ciao_kernel.magics.directive import Directive as Directive
-from ciao_kernel.magics.directive import Scope as Scope
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.model import CleanPolicy, DryRun, Runner
 

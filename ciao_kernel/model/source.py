@@ -14,7 +14,7 @@ class SourceFile:
     """Path relative to the job's folder, with ``/``."""
     data: bytes | None = None
     origin: Path | None = None
-    """Path without links; ``delivery.held_file.open_checked`` opens it."""
+    """Path without links; ``delivery.input.held_file.open_checked`` opens it."""
     size: int = 0
 
 

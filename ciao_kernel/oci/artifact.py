@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.delivery.registry_push import ARTIFACT, LISTING, MANIFEST, POD, TITLE
+from ciao_kernel.delivery.output.registry_push import ARTIFACT, LISTING, MANIFEST, POD, TITLE
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci.reference import is_digest
 from ciao_kernel.oci.registry_errors import parsed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import UsageError
 
 _MTIME = 1_000_000_000

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ciao_kernel import log
 from ciao_kernel.errors import BackendError, JobError, PluginError
-from ciao_kernel.magics import serving
+from ciao_kernel.magics.directives import serving
 from ciao_kernel.model import Job, JobResult, Notice, State, Status
 from ciao_kernel.plugins import endless_roles
 from ciao_kernel.session import returned_values

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import log, private_files
-from ciao_kernel.delivery.git_commit import commit_of
-from ciao_kernel.delivery.held_file import open_checked
+from ciao_kernel.delivery.input.git_commit import commit_of
+from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import SourceError, UsageError
 from ciao_kernel.magics import render
 from ciao_kernel.magics.table import Table

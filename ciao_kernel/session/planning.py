@@ -35,7 +35,7 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.visible_text import listed
 
 if TYPE_CHECKING:
-    from ciao_kernel.delivery.program import Program
+    from ciao_kernel.delivery.input.program import Program
 
 _CHECKPOINT = "checkpoint"
 """The folder of ``%checkpoint`` (``delivery.checkpoints.WHERE``, which is imported late)."""
@@ -154,9 +154,9 @@ async def make_plan(
         SourceError: A file cannot be read.
     """
     # Late: `ciao jobs` plans nothing.
-    from ciao_kernel.delivery import imports
+    from ciao_kernel.delivery.input import imports
+    from ciao_kernel.delivery.input.variables import deliver, module_code
     from ciao_kernel.delivery.packages import requirements
-    from ciao_kernel.delivery.variables import deliver, module_code
 
     spec, folder = parsed.spec, program.folder
     framework = registry.framework(spec.framework)
@@ -179,7 +179,7 @@ async def make_plan(
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
     if spec.outputs or spec.kept_paths:
-        from ciao_kernel.delivery import results
+        from ciao_kernel.delivery.output import results
 
         source = results.with_files(source, spec)
     if python and (spec.inspect or settings.inspect) == "on":
@@ -273,7 +273,7 @@ def plan_again(
 
 def delivery_notices(plan: Plan) -> Iterator[str]:
     """Yield notices about the files that are sent with the code."""
-    from ciao_kernel.delivery.variables import MODULE
+    from ciao_kernel.delivery.input.variables import MODULE
 
     source = plan.source
     if source.modules:

@@ -18,7 +18,7 @@ from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.plugin_registry import Registry
 
 if TYPE_CHECKING:
-    from ciao_kernel.delivery.program import Program
+    from ciao_kernel.delivery.input.program import Program
     from ciao_kernel.magics.parse import Parsed
     from ciao_kernel.session.warm.pool import WarmPool
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ciao_kernel.delivery import replica_files, results
-from ciao_kernel.delivery.returned_files import ReturnedFile, ReturnedFiles
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFile, ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
-from ciao_kernel.magics import event_folder, outputs, warm
+from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.spec import OutputWay, event_files
 from ciao_kernel.session.warm.found_runs import RUN, as_run

@@ -9,24 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.model import (
-    ALL_LINES,
-    CleanPolicy,
-    Job,
-    JobResult,
-    JobSpec,
-    Owner,
-    State,
-    Status,
-)
+from ciao_kernel.model import CleanPolicy, Job, JobResult, JobSpec, Owner, Status
 from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.session import lookup, selection
 from ciao_kernel.session.front_end import FrontEnd
@@ -36,18 +25,15 @@ from ciao_kernel.session.stopping import Lifetime, NoShutdown, Stopper
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
-    from ciao_kernel.delivery.program import Program
+    from ciao_kernel.delivery.input.program import Program
     from ciao_kernel.magics.header import Style
     from ciao_kernel.magics.parse import Parsed
     from ciao_kernel.magics.scanned_cell import ScannedCell
-    from ciao_kernel.plugins import Backend, Builder, Console, Display, Elsewhere, Plan
-    from ciao_kernel.session import job_record
+    from ciao_kernel.plugins import Backend, Console, Display, Elsewhere
     from ciao_kernel.session.followed_job import FollowedJob
     from ciao_kernel.session.following import Following
     from ciao_kernel.session.tensorboard.board import Board, Reach
     from ciao_kernel.session.warm.pool import WarmPool
-
-_log = logging.getLogger(__name__)
 
 
 class Preview(NamedTuple):
@@ -83,7 +69,7 @@ class Session:
         self.warm = warm
         self._reach = reach
         self.settings = settings
-        self._owner = owner
+        self.owner = owner
         self._stopper = Stopper(lifetime or NoShutdown())
         self.last: JobResult | None = None
         """Newest job that ran or was followed here, whatever its result: ``_job`` in a cell."""
@@ -156,7 +142,7 @@ class Session:
             JobFailed: The job ran and failed.
             asyncio.CancelledError: The cell was interrupted; the job is stopped or being stopped.
         """
-        from ciao_kernel.delivery.program import Program
+        from ciao_kernel.delivery.input.program import Program
 
         try:
             front = FrontEnd(display, variables, console)
@@ -191,12 +177,12 @@ class Session:
         )
 
     async def _run(self, parsed: Parsed, program: Program, front: FrontEnd) -> JobResult | None:
-        from ciao_kernel.session import job_record, planning, preparation
+        from ciao_kernel.session import job_record, planning, preparation, submission
 
         spec = parsed.spec
         for note in parsed.notes:
             front.show(note)
-        if spec.outputs and self._deletes(spec):
+        if spec.outputs and self.deletes(spec):
             raise SpecError(
                 "cleanPolicy=all removes the files of the job, and what %output brings back.",
                 "Write %cleanPolicy=running.",
@@ -205,7 +191,7 @@ class Session:
         planning.check_outputs(spec)
         chosen = self.backend(spec.backend)
         plan, backend, builder = await preparation.prepare(
-            parsed, program, chosen, front, self.registry, self._owner, self.settings, self.warm
+            parsed, program, chosen, front, self.registry, self.owner, self.settings, self.warm
         )
         if spec.dryrun:
             text = await backend.preview(plan, builder)
@@ -213,55 +199,9 @@ class Session:
             front.show(text)
             return None
         record = await asyncio.to_thread(job_record.of, plan, self.registry.table)
-        end = self._start(plan, record, backend, builder, front)
+        end = submission.submit(self, plan, record, backend, builder, front)
         del plan, record  # The variables in it may be large, and the job may take days.
         return await end
-
-    async def _start(
-        self,
-        plan: Plan,
-        record: job_record.Record,
-        backend: Backend,
-        builder: Builder,
-        front: FrontEnd,
-    ) -> JobResult:
-        """Submit a job, and follow it unless it is detached."""
-        from ciao_kernel.session import job_record
-        from ciao_kernel.session.tensorboard import new_job
-
-        self.preview = None
-        spec, folder, display = plan.spec, plan.folder, front.display
-        plan = replace(plan, made_of=record.facts)
-        outlive = spec.detach or self._outlives(backend)
-        if spec.tensorboard is not None and (self.board.stays or not spec.detach):
-            self.board.check()
-            start_background(self.board.start())
-        job = await backend.submit(plan, builder, display.show, outlive=outlive)
-        # The job exists: from here on an interrupt must reach it, so nothing is waited for that
-        # does not stop it.
-        keeping = start_background(asyncio.to_thread(job_record.keep, record, job))
-        del plan, record  # as those who call this do
-        _log.info(
-            "%s is submitted to %s: %s, %d replicas, in %s",
-            job.name,
-            job.backend,
-            job.framework,
-            len(job.replicas),
-            job.place,
-        )
-        self.last = JobResult(job, Status(State.RUNNING, ()))
-        if spec.detach:
-            # Before anything is waited for: an interrupt leaves the job running.
-            front.show(_detached(job, deletes=self._deletes(spec)))
-            await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
-            if spec.tensorboard is not None:
-                await new_job.show(self.board, backend, job, display)
-            return self.last
-        end = self._run_to_end(job, spec, backend, folder, front, keeping)
-        if spec.tensorboard is None:
-            return await end
-        async with new_job.shown(self.board, backend, job, display):
-            return await end
 
     async def rerun(
         self,
@@ -286,79 +226,10 @@ class Session:
             UsageError: This machine has no record of it.
             JobFailed: The new job ran and failed.
         """
-        from ciao_kernel.delivery import inspection
-        from ciao_kernel.magics import render
-        from ciao_kernel.session import job_record, planning
-        from ciao_kernel.session.inspection.watchers import why_passed_over
+        from ciao_kernel.session.rerun import rerun
 
         backend, job, _ = await self.find(name, where)
-        record = await asyncio.to_thread(job_record.read, job)
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="ciao-") as programs:
-            plan = planning.plan_again(
-                job,
-                record.header,
-                record.shown,
-                job_record.source(record, Path(programs)),
-                folder,
-                self.registry,
-                self.settings,
-                self._owner,
-            )
-            header = render.render(plan.spec, self.registry.table)  # with the name, for another one
-            record = replace(record, header=header)
-            builder = selection.builder(plan.spec, backend, self.registry, self.settings)
-            await backend.check(plan)
-            if inspection.has_files(plan.source):
-                passed_over = await why_passed_over(plan.spec, backend, self.settings, console)
-                wait, kept_for = self.settings.debug_wait, plan.spec.on_error
-                plan = replace(
-                    plan,
-                    source=inspection.with_files(plan.source, passed_over, wait, kept_for),
-                )
-            front = FrontEnd(display, None, console)
-            end = self._start(plan, record, backend, builder, front)
-            del plan, record
-            return await end
-
-    async def _run_to_end(
-        self,
-        job: Job,
-        spec: JobSpec,
-        backend: Backend,
-        folder: Path,
-        front: FrontEnd,
-        keeping: asyncio.Task[None],
-    ) -> JobResult:
-        """Follow a cell's own job to its end; its record is being written."""
-        from ciao_kernel.session import failure
-        from ciao_kernel.session.following import Following
-        from ciao_kernel.session.inspection.watchers import watchers
-
-        delete = self._deletes(spec)
-        display, variables, console = front.display, front.variables, front.console
-        # Lines left out of the cell are in the log files, which are about to be removed here: only
-        # an explicit %lines leaves lines out then.
-        shown = replace(job, lines=job.lines or ALL_LINES, logs_kept=False) if delete else job
-        describe_leftovers = None if delete else backend.describe_leftovers
-        watched = watchers(shown, backend, display.show, self.settings, console, spec=spec)
-        following = Following(
-            shown,
-            backend,
-            display,
-            spec.follow,
-            judge=lambda status, tails: failure.judge(
-                shown, status, tails, folder, describe_leftovers, variables, watched.after_kill
-            ),
-            watched=watched,
-        )
-        return await self._followed(job, following).run_to_end(
-            first=keeping,
-            delete=delete,
-            reason=f"interrupted by {self._owner.label}",
-            shutdown_wait=lambda: self.settings.shutdown_wait if self._outlives(backend) else None,
-        )
+        return await rerun(self, job, backend, folder, FrontEnd(display, None, console))
 
     async def attach(
         self,
@@ -409,9 +280,10 @@ class Session:
             ),
             watchers(job, backend, display.show, self.settings, console),
         )
-        return await self._followed(job, following).attach_to_end()
+        return await self.followed(job, following).attach_to_end()
 
-    def _followed(self, job: Job, following: Following) -> FollowedJob:
+    def followed(self, job: Job, following: Following) -> FollowedJob:
+        """Return what waits for the end of a job."""
         from ciao_kernel.session.followed_job import FollowedJob
 
         return FollowedJob(job, following, self._stopper, self.registry, self._set_last)
@@ -452,20 +324,12 @@ class Session:
         """Return the backend that a cell names, or the default backend."""
         return selection.backend(asked, self.registry, self.settings)
 
-    def _deletes(self, spec: JobSpec) -> bool:
+    def deletes(self, spec: JobSpec) -> bool:
         """Return whether a job's folder or object is removed after a cell has seen its end."""
         return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
 
-    def _outlives(self, backend: Backend) -> bool:
+    def outlives(self, backend: Backend) -> bool:
+        """Return whether a followed job stays when its kernel ends."""
         if self.settings.on_shutdown == "auto":
             return backend.outlives_kernel
         return self.settings.on_shutdown == "leave"
-
-
-def _detached(job: Job, *, deletes: bool) -> str:
-    text = (
-        f"{job.name} runs in the background. `%ciao attach {job.reference}` follows it, "
-        f"`%ciao delete {job.reference}` stops it."
-    )
-    left = " It is kept after its end: cleanPolicy=all only removes jobs that a cell waits for."
-    return text + left if deletes else text

@@ -18,9 +18,9 @@ from typing import Any
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.builders import context
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import imports
+from ciao_kernel.delivery.input import imports
+from ciao_kernel.delivery.input.variables import deliver
 from ciao_kernel.delivery.packages import requirements
-from ciao_kernel.delivery.variables import deliver
 from ciao_kernel.errors import CiaoError, SpecError, describe
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.render import render

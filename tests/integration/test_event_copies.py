@@ -17,8 +17,8 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError, NoSuchJob, Refused
 from ciao_kernel.model import Event, Job, Notice, Replica, ReplicaStatus, State, Status, TensorBoard
 from ciao_kernel.model.queries import Streams, Where

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import results, site_folder, values_message
-from ciao_kernel.delivery.large_values import LargeValues
-from ciao_kernel.delivery.result_writer import FILES, FROM, MOST, NAMES, PROGRAM, TARGET
+from ciao_kernel.delivery import site_folder
+from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output.large_values import LargeValues
+from ciao_kernel.delivery.output.result_writer import FILES, FROM, MOST, NAMES, PROGRAM, TARGET
 from ciao_kernel.model import JobSpec, Source, SourceFile
 
 PROGRAM_TEXT = "import sys\nvalue = [len(sys.argv), {'é': None}]\n"

@@ -373,7 +373,7 @@ def test_a_profile_does_not_end_a_program_that_a_library_calls_often(programs: P
     started = programs.start(CALLS_LOOP + "print('begins')\nwhile True:\n    work()\n")
     number = 0
     while number < 200:  # a busy machine answers less often
-        told = sampler.sample(stack_reader, programs.mark, str(programs.folder), 2.0, _slept)
+        told = sampler.sample(programs.mark, str(programs.folder), 2.0, _slept)
         assert started.poll() is None
         (one,) = told
         number += sum(count for count, _ in one["stacks"])
@@ -425,7 +425,7 @@ def test_busy_threads_survive_many_questions(
 
     def profile(seconds: float) -> None:
         own = str(programs.folder)
-        told = sampler.sample(stack_reader, programs.mark, own, seconds, _slept)
+        told = sampler.sample(programs.mark, own, seconds, _slept)
         found.extend(number for one in told for number, _ in one["stacks"])
 
     def ask(seconds: float) -> None:

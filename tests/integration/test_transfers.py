@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import incoming_files, results, site_folder, transfers
+from ciao_kernel.delivery import incoming_files, site_folder, transfers
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import (
     COPIED,
     COPIES,
@@ -31,11 +33,10 @@ from ciao_kernel.delivery.replica_files import (
     HELD,
     LIST,
 )
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.session import fetching
+from ciao_kernel.session import copying
 from tests.helpers.rights import ordinary_reader
 from tests.helpers.signals import wait_until_caught
 
@@ -244,7 +245,7 @@ def test_a_file_that_arrives_damaged_each_time_ends_the_transfer(tmp_path: Path)
         wrong = (END, b"0" * 64)
         return await sends(ONE, *whole("model.pt", text)[:2], wrong)(command, streams)
 
-    into = fetching._Target(tmp_path, "model.pt")
+    into = copying._Target(tmp_path, "model.pt")
     with pytest.raises(ClusterFault, match=r"model\.pt arrived damaged"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9, pause=0).run())
     assert len(starts) == 6
@@ -257,7 +258,7 @@ def test_a_replica_that_falls_silent_is_given_up(tmp_path: Path) -> None:
         return 0
 
     async def work() -> None:
-        into = fetching._Target(tmp_path, "model.pt")
+        into = copying._Target(tmp_path, "model.pt")
         one = Fetch(execute, sys.executable, ["model.pt"], into, 10**9, silent=0.2)
         async with asyncio.timeout(30):
             await one.run()
@@ -305,7 +306,7 @@ def test_a_replica_that_sends_another_file_than_the_one_asked_for_is_refused(
     tmp_path: Path, path: str
 ) -> None:
     execute = sends(ONE, *whole(path, b"evil"), (DONE, b""))
-    into = fetching._Target(tmp_path, "model.pt")
+    into = copying._Target(tmp_path, "model.pt")
     with pytest.raises(transfers.Damaged, match="nobody has asked for"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     part = into.part()
@@ -321,7 +322,7 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
     tmp_path: Path, told: dict[str, object]
 ) -> None:
     execute = sends(ONE, *whole("model.pt", b"evil", **told), (DONE, b""))
-    into = fetching._Target(tmp_path, "model.pt")
+    into = copying._Target(tmp_path, "model.pt")
     with pytest.raises(transfers.Damaged, match=r"size|announced|else"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     assert not list(tmp_path.iterdir())
@@ -339,7 +340,7 @@ def test_a_replica_that_sends_the_same_file_again_and_again_is_refused(tmp_path:
 
 def test_the_limit_is_for_all_files_that_come_whatever_is_announced(tmp_path: Path) -> None:
     files = [message for number in range(3) for message in whole(f"model/{number}", b"1234")]
-    into = fetching._Target(tmp_path / "here", "model")
+    into = copying._Target(tmp_path / "here", "model")
     one = Fetch(sends(ONE, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
     with pytest.raises(BackendError, match="its files have 12 bytes, and fetchLimit is 10 bytes"):
         asyncio.run(one.run())
@@ -353,7 +354,7 @@ def test_the_number_of_files_has_a_limit(
     monkeypatch.setattr(incoming_files, "_MOST_FILES", 3)
     files = [message for number in range(4) for message in whole(f"model/{number}", b"")]
     told = (LIST, {"files": announced, "bytes": 0, "missing": [], "left_out": []})
-    into = fetching._Target(tmp_path / "here", "model")
+    into = copying._Target(tmp_path / "here", "model")
     one = Fetch(sends(told, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
     with pytest.raises(BackendError, match="it has 4 files, and at most 3 are fetched"):
         asyncio.run(one.run())
@@ -387,7 +388,7 @@ def test_what_a_replica_names_is_cut_and_counted(tmp_path: Path) -> None:
     faults: list[tuple[bytes, object]] = [
         (FAULT, {"path": f"{n}" + "x" * 5000, "why": "y" * 5000}) for n in range(3000)
     ]
-    into = fetching._Target(tmp_path, "model.pt")
+    into = copying._Target(tmp_path, "model.pt")
     one = Fetch(sends(ONE, *faults, (DONE, b"")), sys.executable, ["model.pt"], into, 10**9)
     asyncio.run(one.run())
     assert len(one.listing.faults) == 2000
@@ -411,7 +412,7 @@ def test_a_copy_names_what_could_not_be_copied(pod: Pod, tmp_path: Path) -> None
     cluster: Any = Cluster()
 
     def take(source: str) -> str:
-        work = fetching.take(cluster, job, WORKER, source, tmp_path / "here/", Settings())
+        work = copying.take(cluster, job, WORKER, source, tmp_path / "here/", Settings())
         return asyncio.run(work)
 
     assert take("model") == (

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import imports
+from ciao_kernel.delivery.input import imports
 from ciao_kernel.errors import SourceError, SpecError, UsageError
 from ciao_kernel.frameworks.custom import Custom
 from ciao_kernel.frameworks.python import Python
-from ciao_kernel.magics import completeness, parse, render
+from ciao_kernel.magics import parse, render
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.help import completeness
 from ciao_kernel.magics.overrides import check_command
 from ciao_kernel.magics.parse import Parsed
 from ciao_kernel.magics.scanned_cell import scan

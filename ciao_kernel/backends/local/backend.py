@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.local import follower, gpus, try_lines, views
+from ciao_kernel.backends.local import follower, try_lines, views
 from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.machine import gpus
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
@@ -65,7 +66,8 @@ class LocalBackend:
     async def check(self, plan: Plan) -> None:
         """Check that the machine has the interpreter, the packages and the GPUs."""
         # Late, as all that only a new or a running job needs: a list of jobs is quick.
-        from ciao_kernel.backends.local import executable, isolation, volumes
+        from ciao_kernel.backends.local import executable, volumes
+        from ciao_kernel.backends.local.machine import isolation
         from ciao_kernel.delivery import checkpoints
         from ciao_kernel.plugins import AnyLanguage
 
@@ -232,7 +234,7 @@ class LocalBackend:
 
     async def stacks(self, job: Job, replicas: Sequence[Replica]) -> list[ReplicaStacks]:
         """Return where the processes of some replicas stand."""
-        from ciao_kernel.backends.local import stacks
+        from ciao_kernel.backends.local.inspection import stacks
 
         return await stacks.stacks(self._store.folder(job), self._host, replicas)
 
@@ -240,7 +242,7 @@ class LocalBackend:
         self, job: Job, replicas: Sequence[Replica], seconds: float
     ) -> list[ReplicaSamples]:
         """Return where the processes of some replicas stood, over some seconds."""
-        from ciao_kernel.backends.local import stacks
+        from ciao_kernel.backends.local.inspection import stacks
 
         return await stacks.samples(self._store.folder(job), self._host, replicas, seconds)
 
@@ -252,20 +254,20 @@ class LocalBackend:
         self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
     ) -> bool:
         """Connect a person with a process that waits at a prompt."""
-        from ciao_kernel.backends.local import debugging
+        from ciao_kernel.backends.local.inspection import debugging
 
         folder = self._store.folder(job)
         return await debugging.debug(folder, self._host, replica, pid, streams, rank)
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line."""
-        from ciao_kernel.backends.local import debugging
+        from ciao_kernel.backends.local.inspection import debugging
 
         return await debugging.halt(self._store.folder(job), self._host, replica, rank)
 
     async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
         """Return what the processes of some replicas use."""
-        from ciao_kernel.backends.local import usage
+        from ciao_kernel.backends.local.inspection import usage
 
         return await usage.usage(self._store.folder(job), self._host, replicas)
 

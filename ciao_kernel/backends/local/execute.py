@@ -15,11 +15,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ciao_kernel.backends.local import hosts, isolation, processes
-from ciao_kernel.backends.local.private_network import Network
+from ciao_kernel.backends.local import hosts, processes
+from ciao_kernel.backends.local.machine import isolation
+from ciao_kernel.backends.local.machine.private_network import Network
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
 from ciao_kernel.backends.local.store import describe_untrusted
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
@@ -192,9 +194,7 @@ async def _ended(
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
         try:
             if process.returncode is None:
                 await _end(process)
@@ -218,9 +218,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     finally:
         if process.returncode is None:  # the wait itself was cancelled
             _signal(process, signal.SIGKILL)
-        for task in emptying:
-            task.cancel()
-        await asyncio.gather(*emptying, return_exceptions=True)
+        await cancel_all(emptying)
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

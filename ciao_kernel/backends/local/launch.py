@@ -20,17 +20,16 @@ from typing import Any
 from ciao_kernel import private_files
 from ciao_kernel.backends.local import (
     environment,
-    gpus,
     interpreter,
-    ports,
     processes,
     removal,
     supervisor_start,
     volumes,
 )
-from ciao_kernel.backends.local.claims import Claims
 from ciao_kernel.backends.local.hosts import Host
-from ciao_kernel.backends.local.isolation import is_isolated
+from ciao_kernel.backends.local.machine import gpus, ports
+from ciao_kernel.backends.local.machine.claims import Claims
+from ciao_kernel.backends.local.machine.isolation import is_isolated
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica_plan import (
     ReplicaPlan,
@@ -38,7 +37,8 @@ from ciao_kernel.backends.local.replica_plan import (
     visible_devices,
 )
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, event_files, results
+from ciao_kernel.delivery import checkpoints, event_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming

@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the star
 if TYPE_CHECKING:
     from typing import Any
 
-    from ciao_kernel.backends.local.private_network import Network
+    from ciao_kernel.backends.local.machine.private_network import Network
 
 
 class ReplicaProcess:

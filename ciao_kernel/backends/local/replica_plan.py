@@ -6,13 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ciao_kernel.delivery import (
-    checkpoints,
-    event_files,
-    results,
-    site_folder,
-    volume_variables,
-)
+from ciao_kernel.delivery import checkpoints, event_files, site_folder, volume_variables
+from ciao_kernel.delivery.output import results
 from ciao_kernel.model import Address, Artifact, Replica
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
 from ciao_kernel.plugins import AnyLanguage, Plan, replica_command

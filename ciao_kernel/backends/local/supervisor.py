@@ -31,7 +31,7 @@ TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the star
 if TYPE_CHECKING:
     from typing import Any
 
-    from ciao_kernel.backends.local.private_network import Network
+    from ciao_kernel.backends.local.machine.private_network import Network
 
 _OWNER_POLL = 0.25
 _HEARTBEAT_INTERVAL = 10.0
@@ -119,7 +119,7 @@ class Supervisor:
     def _create_network(self) -> Network | None:
         if not self.job.get("isolated"):
             return None
-        from ciao_kernel.backends.local import private_network
+        from ciao_kernel.backends.local.machine import private_network
 
         return private_network.create()
 

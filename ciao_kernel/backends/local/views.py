@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.magics import cell_lines, plots, surviving
+from ciao_kernel.magics.directives import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 

@@ -8,7 +8,7 @@ fault (in Python 3.11 to 3.13.0 after a hundred signals, if a library calls Pyth
 is read in part: proc(5) tells when faulthandler has ended. Deep stacks, and many processes, are
 asked less often, so that neither the program nor this process takes much time.
 
-This file and the reader are the text of one program (:func:`program`), which ends before its time
+This file and its parts are the text of one program (:func:`program`), which ends before its time
 when its standard input does. Standard library, from Python 3.8 on.
 """
 
@@ -21,6 +21,26 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from ciao_kernel.delivery.inspection.handler_access import (
+    ASK,
+    DUMP,
+    find,
+    is_file,
+    is_in_c,
+    open_file,
+)
+from ciao_kernel.delivery.inspection.process_state import (
+    MOST,
+    catches,
+    command,
+    on_processor,
+    processes,
+    signals,
+    stat,
+)
+from ciao_kernel.delivery.inspection.program_lines import folders, is_own, with_text
+from ciao_kernel.delivery.inspection.stack_texts import dumped
 
 START = "exec(eval(input()))"
 """Runs the text of a program that comes as one line: the end of standard input comes later."""
@@ -47,20 +67,19 @@ _NUMBERS = 240_000
 
 
 def sample(
-    reader: Any, mark: str, own: str, seconds: float, goes_on: Callable[[float], bool]
+    mark: str, own: str, seconds: float, goes_on: Callable[[float], bool]
 ) -> list[dict[str, Any]]:
     """Return how often each process of a job stood where.
 
     Args:
-        reader: The module :mod:`.stack_reader`.
         mark: Variable with its value, such as ``CIAO_JOB=mnist``, of all processes of the job.
         own: Folder of the program.
         seconds: How long.
         goes_on: Waits so many seconds; returns False if nobody needs the result any more.
     """
-    found = [_Process(reader, pid, told) for pid, told in reader.processes(mark)][: reader.MOST]
-    folders = reader.folders(own, [one.variables for one in found])
-    sampled = [one for one in found if one.begin(lambda path: reader.is_own(path, folders))]
+    found = [_Process(pid, variables) for pid, variables in processes(mark)][:MOST]
+    own_folders = folders(own, [one.variables for one in found])
+    sampled = [one for one in found if one.begin(lambda path: is_own(path, own_folders))]
     began, turn = time.monotonic(), 0
     try:
         while True:
@@ -79,7 +98,7 @@ def sample(
         for one in sampled:
             one.take(last=True)
         room = _NUMBERS // max(1, len(sampled))
-        return [one.record(folders, room) for one in found]
+        return [one.record(own_folders, room) for one in found]
     finally:
         for one in found:
             one.close()
@@ -87,17 +106,10 @@ def sample(
 
 def program(mark: str, own: str, seconds: float) -> str:
     """Return the text of a program that prints the result of :func:`sample` as JSON."""
-    import inspect
-    import sys
+    from ciao_kernel.delivery.inspection import program_texts
 
-    from ciao_kernel.delivery.inspection import stack_reader
-
-    reader, text = inspect.getsource(stack_reader), inspect.getsource(sys.modules[__name__])
-    return (
-        f"{text}\nimport json, types\nreader = types.ModuleType('reader')\n"
-        f"exec({reader!r}, reader.__dict__)\n"
-        f"print(json.dumps(sample(reader, {mark!r}, {own!r}, {seconds!r}, _is_read)))\n"
-    )
+    text = program_texts.text("sampler")
+    return f"{text}\nprint(json.dumps(sample({mark!r}, {own!r}, {seconds!r}, _is_read)))\n"
 
 
 def _is_read(pause: float) -> bool:
@@ -109,21 +121,19 @@ class _Process:
     """One process of a job.
 
     Args:
-        reader: The module of the reader.
         pid: Its number.
         variables: Its environment.
     """
 
-    def __init__(self, reader: Any, pid: int, variables: dict[str, str]) -> None:
+    def __init__(self, pid: int, variables: dict[str, str]) -> None:
         self.pid = pid
         self.variables = variables
         self.depth = 0
         """Frames of its deepest stack."""
-        self._reader = reader
         self._how = "none"
         self._held = False
-        self._path = reader.find(pid)
-        self._file = reader.open_file(self._path, pid) if self._path else None
+        self._path = find(pid)
+        self._file = open_file(self._path, pid) if self._path else None
         self._is_own: Callable[[str], bool] = lambda path: False
         self._owned: dict[str, bool] = {}
         self._frames: dict[tuple[str, int, str], int] = {}
@@ -143,8 +153,8 @@ class _Process:
     def begin(self, is_own: Callable[[str], bool]) -> bool:
         """Return whether it can be sampled."""
         self._is_own = is_own
-        wanted = (self._reader.ASK, self._reader.DUMP)
-        if self._file is None or not all(self._reader.signals(self.pid, one)[0] for one in wanted):
+        wanted = (ASK, DUMP)
+        if self._file is None or not all(signals(self.pid, one)[0] for one in wanted):
             return False
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -157,31 +167,31 @@ class _Process:
 
     def waits(self) -> bool:
         """Return whether a stack is still to come."""
-        return bool(self._reader.signals(self.pid, self._reader.DUMP)[1])
+        return bool(signals(self.pid, DUMP)[1])
 
     def tick(self) -> None:
         """Count the stacks that have come, and ask for the next one."""
-        caught, waits = self._reader.signals(self.pid, self._reader.DUMP)
+        caught, waits = signals(self.pid, DUMP)
         if waits:
             return
         self.take()
         # It may have become another program, without the handler.
-        if not caught or not self._reader.is_file(self._path, self.pid):
+        if not caught or not is_file(self._path, self.pid):
             return
         with contextlib.suppress(OSError):
             assert self._file is not None
             if self._asked and self._read < _LARGEST:
-                in_c = self._reader.is_in_c(self.pid, self._ran)
+                in_c = is_in_c(self.pid, self._ran)
                 # An answer that came meanwhile is from Python.
                 if in_c and os.fstat(self._file).st_size == self._read:
-                    os.kill(self.pid, self._reader.DUMP)
-            elif self._reader.catches(self.pid, self._reader.ASK):
+                    os.kill(self.pid, DUMP)
+            elif catches(self.pid, ASK):
                 self.take(last=True)
                 os.ftruncate(self._file, 0)
                 self._read = os.pwrite(self._file, _QUESTION % os.getpid(), 0)
                 self._asked, self._dumped = True, False
-                self._ran = self._reader.on_processor(self.pid)
-                os.kill(self.pid, self._reader.ASK)
+                self._ran = on_processor(self.pid)
+                os.kill(self.pid, ASK)
 
     def take(self, *, last: bool = False) -> None:
         """Count the stacks that have come.
@@ -199,7 +209,7 @@ class _Process:
         if found and data and not last and not found[-1].endswith(_END):
             self._open = _HEAD + found.pop()
         for one in found:
-            frames = self._reader.dumped(one.decode("utf-8", "replace"))
+            frames = dumped(one.decode("utf-8", "replace"))
             self.depth = max(self.depth, len(frames))
             if len(frames) >= _DEEPEST:
                 frames.append(["", 0, "…"])
@@ -226,14 +236,14 @@ class _Process:
         stack = tuple(numbers)
         self._stacks[stack] = self._stacks.get(stack, 0) + 1
 
-    def record(self, folders: Sequence[str], room: int) -> dict[str, Any]:
+    def record(self, own: Sequence[str], room: int) -> dict[str, Any]:
         """Return what is known, for JSON.
 
         Args:
-            folders: The folders of the program.
+            own: The folders of the program.
             room: Frames of all stacks at most.
         """
-        state, parent = self._reader.stat(self.pid)
+        state, parent = stat(self.pid)
         rest = self._rest
         used: set[int] = set()
         kept: list[tuple[int, tuple[int, ...]]] = []
@@ -251,10 +261,10 @@ class _Process:
             "parent": parent,
             "state": state,
             "how": self._how,
-            "command": self._reader.command(self.pid),
+            "command": command(self.pid),
             "replica": self.variables.get("CIAO_REPLICA", ""),
             "rank": self.variables.get("LOCAL_RANK", ""),
-            "frames": [self._reader.with_text(list(frame), folders) for frame in frames],
+            "frames": [with_text(list(frame), own) for frame in frames],
             "stacks": [[count, [new[old] for old in stack]] for count, stack in kept],
             "rest": rest,
         }

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.held_file import HeldFile
+from ciao_kernel.delivery.input import secret_files
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.held_file import HeldFile
 from ciao_kernel.delivery.packages import package_line
 from ciao_kernel.delivery.packages.package_line import shown
 from ciao_kernel.errors import SourceError

@@ -1,4 +1,4 @@
-"""Writes files of a replica as lines of a log; :mod:`ciao_kernel.delivery.log_lines` reads them."""
+"""Writes files of a replica as lines of a log: :mod:`ciao_kernel.delivery.output.log_lines`."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ import os
 import stat
 import tarfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from ciao_kernel.delivery.held_file import open_checked
-from ciao_kernel.delivery.warm import agent_program, ahead
+from ciao_kernel.delivery.input.held_file import open_checked
+from ciao_kernel.delivery.warm import agent_program, ahead, zygote_program
 from ciao_kernel.delivery.warm.agent.zygotes import ZYGOTE
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
@@ -25,8 +24,8 @@ _MOST = 32 << 20
 
 def agent() -> Source:
     """Return the agent as the program of a job."""
-    zygote = Path(__file__).with_name("zygote.py").read_bytes()
-    return Source(_file(AGENT, agent_program.text().encode()), (_file(ZYGOTE, zygote),))
+    zygote = _file(ZYGOTE, zygote_program.text().encode())
+    return Source(_file(AGENT, agent_program.text().encode()), (zygote,))
 
 
 def _file(path: str, data: bytes) -> SourceFile:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.delivery.imports import CELL, TEXT, entry_name
+from ciao_kernel.delivery.input.imports import CELL, TEXT, entry_name
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.delivery.imports import CELL, TEXT
-from ciao_kernel.delivery.variables import storable_names
+from ciao_kernel.delivery.input.imports import CELL, TEXT
+from ciao_kernel.delivery.input.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, Replica, ReplicaStatus
 from ciao_kernel.session.failure.distributions import distribution, similar

@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from ciao_kernel.delivery import checkpoints
-from ciao_kernel.magics import stored_volumes
+from ciao_kernel.magics.directives import stored_volumes
 from ciao_kernel.model import Job
 
 _DENIED = re.compile(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ciao_kernel import log
-from ciao_kernel.background import start_background
+from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.plugins import Debugging
@@ -89,9 +89,7 @@ class Failures:
     async def close(self) -> None:
         """End no further processes: the job is not followed any more."""
         tasks = list(self._ending.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     def _waits(self, replica: Replica, found: Breakpoint) -> str:
         if self._told > _TOLD:

@@ -17,7 +17,7 @@ from typing import cast
 
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Event, Job, Output, Replica, State, Status
 from ciao_kernel.model.usage import Usage
 from ciao_kernel.plugins import Backend, LimitingMemory

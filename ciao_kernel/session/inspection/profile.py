@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ciao_kernel.model import Job
 from ciao_kernel.model.profile import CallTree, Profile
 from ciao_kernel.model.stacks import Frame, ProcessSamples, ReplicaSamples, ReplicaStacks
-from ciao_kernel.session.inspection import picture, waits
+from ciao_kernel.session.inspection import picture, positions, waits
 from ciao_kernel.session.inspection.waits import Sampled
 from ciao_kernel.visible_text import listed, visible
 
@@ -24,7 +24,7 @@ def of(job: Job, replicas: Sequence[ReplicaSamples], seconds: float) -> Profile:
         replicas: The samples of its replicas.
         seconds: How long they were sampled.
     """
-    stands = picture.stands(
+    stands = positions.stands(
         ReplicaStacks(one.replica, tuple(each.process for each in one.processes), one.fault)
         for one in replicas
     )
@@ -43,7 +43,7 @@ def of(job: Job, replicas: Sequence[ReplicaSamples], seconds: float) -> Profile:
 
 
 def _remarks(
-    job: Job, stands: Sequence[picture.Stand], sampled: Sequence[Sampled]
+    job: Job, stands: Sequence[positions.Stand], sampled: Sequence[Sampled]
 ) -> Iterator[str]:
     yield from waits.sentences(job, sampled)
     faults: dict[str, dict[str, None]] = {}

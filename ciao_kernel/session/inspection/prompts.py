@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ciao_kernel import log
-from ciao_kernel.background import start_background
-from ciao_kernel.delivery.inspection import stack_reader
+from ciao_kernel.background import cancel_all, start_background
+from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError, CiaoError
-from ciao_kernel.magics import on_error
+from ciao_kernel.magics.directives import on_error
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.times import span
@@ -140,7 +140,7 @@ class Prompts:
         """
         closed = set(self._closed)
         found = await ask() if closed else ()
-        if sum(len(one.processes) for one in found) >= stack_reader.MOST:
+        if sum(len(one.processes) for one in found) >= process_state.MOST:
             return  # there may be more of them
         for one in found:
             there = {(one.replica, process.pid) for process in one.processes}
@@ -159,9 +159,7 @@ class Prompts:
             yield
         finally:
             tasks = list(self._tasks.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             await self._failures.close()
 
     async def _serve(self, process: _Process, console: Console) -> None:

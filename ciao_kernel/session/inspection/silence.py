@@ -13,13 +13,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ciao_kernel.background import start_background
+from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Backend
-from ciao_kernel.session.inspection import picture, query
+from ciao_kernel.session.inspection import picture, positions, query
 
 _log = logging.getLogger(__name__)
 
@@ -113,9 +113,7 @@ class SilenceWatch:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def show_before_stop(self) -> None:
         """Show a picture of a silent job that is about to be stopped; it waits half a second."""
@@ -136,7 +134,7 @@ class SilenceWatch:
             self._show(Notice(text))
 
     def _text(self, found: Sequence[ReplicaStacks], seconds: float) -> str:
-        if not picture.answered(found):
+        if not positions.answered(found):
             return ""
         return f"no line for {span(seconds)}; {picture.text(self._job, found)}"
 
@@ -198,9 +196,9 @@ class SilenceWatch:
                 text = f"{self._job.name} has not written a line for {span(self.silent_for)}."
                 self._show(Notice(f"{text} Where its replicas stand is unknown: {error.message}"))
                 return
-            if not picture.answered(found) or self._lines.is_set():
+            if not positions.answered(found) or self._lines.is_set():
                 return
-            if any(picture.same_place(one, found) for one in known):
+            if any(positions.same_place(one, found) for one in known):
                 self._show(Notice(self._text(found, self.silent_for)))
                 return
             known = [*known, found][-_KEPT:]

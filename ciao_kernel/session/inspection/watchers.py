@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ciao_kernel.config import Settings
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
 from ciao_kernel.plugins import Backend, Debugging
 from ciao_kernel.plugins.console import Console, Elsewhere

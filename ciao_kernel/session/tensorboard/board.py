@@ -19,7 +19,7 @@ from ciao_kernel import private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.errors import CiaoError, EnvironmentFault
-from ciao_kernel.magics import event_folder
+from ciao_kernel.magics.directives import event_folder
 from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard, naming
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session.tensorboard.copying import Copying

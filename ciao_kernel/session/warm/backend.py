@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,13 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
 from ciao_kernel.delivery.warm import sending
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
-from ciao_kernel.model.spec import OUTPUT_FOLDER
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins import (
@@ -31,7 +28,7 @@ from ciao_kernel.plugins import (
     Returning,
     WayBack,
 )
-from ciao_kernel.session.warm import framework
+from ciao_kernel.session.warm import agent_job, framework
 from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
@@ -41,7 +38,6 @@ from ciao_kernel.session.warm.run import Run
 
 _FOR_EVER = 10.0**9
 """On this machine replicas end with their kernel's supervisor."""
-_ROOT = "/tmp/ciao-warm"
 _BUSY = 30.0
 """Seconds after the grace period of the job in which the processes of an interrupted run must have
 ended before the next one."""
@@ -144,7 +140,7 @@ class WarmBackend:
             )
             self._pool.keep(parked)
         number = parked.runs + 1
-        root = parked.job.workdir if self._keeps_runs else _ROOT
+        root = parked.job.workdir if self._keeps_runs else agent_job.ROOT
         place = f"{root}/run-{number}"
         job = replace(
             parked.job,
@@ -197,34 +193,9 @@ class WarmBackend:
 
     def _plan(self, plan: Plan, packed: sending.Packed, nonce: str) -> Plan:
         """Return the plan of the job whose replicas run the agent."""
-        config = {
-            "nonce": nonce,
-            # Until the first run others may still wait for a node; each run brings its own time.
-            "idle": self._settings.warm_most,
-            "lease": self._lease,
-            "runLease": (self._pool or WarmPool()).run_lease,
-            "grace": self._settings.grace(plan.spec.grace),
-            "keep": self._keeps_runs,
-            "oom": not self._keeps_runs,
-            "root": "" if self._keeps_runs else _ROOT,
-            "host": "127.0.0.1" if self._keeps_runs else "",
-            "preload": packed.modules,
-            "environment": packed.environment,
-        }
-        spec = replace(
-            plan.spec,
-            args=(),
-            files=(),
-            inputs=(),
-            outputs=(),
-            env=(("CIAO_WARM", json.dumps(config, separators=(",", ":"))),),
-            deadline=int(self._settings.warm_most),
-        )
-        # Forks of a process with the handler have it too. A later run may have values and files.
-        source = replace(sending.agent(), own=plan.source.own)
-        wanted = ("value",) if self._keeps_runs else ("value", OUTPUT_FOLDER)
-        source = results.with_files(source, replace(plan.spec, outputs=wanted))
-        return replace(plan, spec=spec, framework=framework.warm(plan.framework), source=source)
+        run_lease = (self._pool or WarmPool()).run_lease
+        leases = agent_job.Leases(self._lease, run_lease)
+        return agent_job.plan(plan, packed, nonce, self._settings, leases, here=self._keeps_runs)
 
     @property
     def _lease(self) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ciao_kernel.delivery import checkpoints, results
+from ciao_kernel.delivery import checkpoints
+from ciao_kernel.delivery.output import results
 from ciao_kernel.model import Address, Replica
 from ciao_kernel.session.warm.framework import processes
 from ciao_kernel.session.warm.run import Run

@@ -15,9 +15,9 @@ from typing import Any
 from ciao_kernel import private_files
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Receiver
-from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery.output.log_lines import LogReader
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import ReplicaFetch
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice, Replica

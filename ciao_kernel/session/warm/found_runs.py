@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import BackendError, UsageError
-from ciao_kernel.magics import warm
+from ciao_kernel.magics.directives import warm
 from ciao_kernel.model import Job
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import LOG_MOST
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.warm.marks import MarkReader
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Event, Job, Notice, Replica
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Backend, WayBack

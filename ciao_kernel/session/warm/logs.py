@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log, private_files
-from ciao_kernel.delivery import results, values_message
 from ciao_kernel.delivery.inspection import breakpoints
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
+from ciao_kernel.delivery.output import results, values_message
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import outputs, warm
+from ciao_kernel.magics.directives import outputs, warm
 from ciao_kernel.model import Event, Job, Output, Replica, Status
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.plugins import Backend

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.delivery.warm.marks import MarkReader
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import BackendError, CiaoError, JobLost
 from ciao_kernel.model import Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
@@ -22,6 +22,7 @@ from ciao_kernel.session.warm.expiry import Expiry
 from ciao_kernel.session.warm.feeder import Feeder
 from ciao_kernel.session.warm.key import Key
 from ciao_kernel.session.warm.logs import keep_values
+from ciao_kernel.session.warm.replica_states import ReplicaStates
 from ciao_kernel.session.warm.run import Run
 
 _log = logging.getLogger(__name__)
@@ -31,8 +32,6 @@ _ENDING = 15.0
 """Seconds after the grace period in which a stopped run must have ended."""
 _BEHIND = 0.01
 """Seconds between two looks whether a cell has taken its events: a flood fills no memory."""
-_NOISE = 1 << 16
-"""Bytes kept of what a replica writes outside of runs: the reason if it cannot start."""
 
 
 class Parked:
@@ -76,11 +75,7 @@ class Parked:
         self._expiry = Expiry(lease, clock)
         self._feeder = Feeder(job, backend, grace)
         self._grace, self._linger = grace, linger
-        self._readers = {one: MarkReader(nonce) for one in job.replicas}
-        self._ready: dict[Replica, dict[str, Any]] = {}
-        self._noise: dict[Replica, bytes] = {}
-        self._memory: dict[Replica, int] = {}
-        self._inside: dict[Replica, int] = {}
+        self._states = ReplicaStates(job.replicas, nonce)
         self._bringing: asyncio.Task[None] | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -111,12 +106,12 @@ class Parked:
     @property
     def memory(self) -> int:
         """Megabytes that all zygotes hold, after the first run."""
-        return sum(self._memory.values())
+        return self._states.memory
 
     @property
     def root(self) -> str:
         """Folder of the runs in the replicas; "" until they are ready."""
-        return next((str(one["root"]) for one in self._ready.values()), "")
+        return self._states.root
 
     def begin(self, run: Run) -> None:
         """Start a run as soon as all replicas are ready."""
@@ -164,9 +159,7 @@ class Parked:
         """Stop following the job, and wait until nothing of that is open any more."""
         self._cancel_linger()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     async def _end_job(self, reason: str) -> None:
         await self._backend.stop(self.job, reason)
@@ -233,7 +226,7 @@ class Parked:
         run = self.run
         self._release()
         self.over = True
-        self._ready.clear()
+        self._states.ready.clear()
         self._start(self._end_lost_job(why))
         if run is None:
             return
@@ -259,7 +252,7 @@ class Parked:
         if run is None:
             return
         if not run.sent:
-            for replica, noise in self._noise.items():
+            for replica, noise in self._states.noise.items():
                 run.output(replica, noise)
             run.show(status)
         elif not (status.settled or status.decided):
@@ -276,22 +269,23 @@ class Parked:
 
     def _hear_output(self, event: Output) -> None:
         replica = event.replica
-        for part in self._readers[replica].read(event.data):
+        for part in self._states.parts(replica, event.data):
             if isinstance(part, dict):
                 self._hear_marker(replica, part)
             else:
                 self._hear_lines(replica, part)
         run = self.run
-        inside = run is not None and self._inside.get(replica) == run.number
-        if run is not None and inside and event.tail and not event.tail.startswith(b"\x1e"):
+        if run is None or not self._states.is_inside(replica, run):
+            return
+        if event.tail and not event.tail.startswith(b"\x1e"):
             run.output(replica, b"", event.tail)
 
     def _hear_lines(self, replica: Replica, data: bytes) -> None:
         run = self.run
-        if run is not None and self._inside.get(replica) == run.number:
+        if run is not None and self._states.is_inside(replica, run):
             run.output(replica, data)
         else:
-            self._noise[replica] = (self._noise.get(replica, b"") + data)[-_NOISE:]
+            self._states.keep_noise(replica, data)
 
     def _hear_marker(self, replica: Replica, marker: dict[str, Any]) -> None:
         what, run = marker.get("ev"), self.run
@@ -299,21 +293,19 @@ class Parked:
         if self.over:
             return  # the job ends; no run is in it any more
         if what == "ready":
-            if replica in self._ready:
+            if replica in self._states.ready:
                 self._lose_runs(f"{replica} was started again")
                 return
-            self._ready[replica] = marker
+            self._states.ready[replica] = marker
             self._send_when_ready()
         elif what == "begin":
-            self._inside[replica] = marker["id"]
+            self._states.begin(replica, marker)
             if run is not None and run.number == marker["id"]:
                 run.begin(replica)
                 if run.state.over:  # stopped before this replica had the command
                     self._stop_replicas(run, lambda: run.not_ended)
         elif what == "end":
-            self._inside.pop(replica, None)
-            self._memory[replica] = int(marker.get("memory", 0))
-            self._ready[replica]["port"] = marker["port"]
+            self._states.end(replica, marker)
             if run is not None and run.number == marker["id"]:
                 keep_values(run.job, replica, marker)
                 self._hear_end(run, replica, marker)
@@ -387,13 +379,13 @@ class Parked:
 
     def _send_when_ready(self) -> None:
         run = self.run
-        if run is None or run.sent or len(self._ready) < len(self.job.replicas):
+        if run is None or run.sent or not self._states.all_ready:
             return
         run.sent = True
         self._start(self._send_run(run))
 
     async def _send_run(self, run: Run) -> None:
-        fault = await self._feeder.start(run, self._ready)
+        fault = await self._feeder.start(run, self._states.ready)
         if fault is not None:
             run.fail(fault)
             if isinstance(fault, BackendError):
@@ -403,7 +395,7 @@ class Parked:
         while True:
             await asyncio.sleep(pause)
             sent = self._clock()
-            if await self._feeder.ping(list(self._ready)):
+            if await self._feeder.ping(list(self._states.ready)):
                 self._expiry.reach(sent, running=self.run is not None)
 
     def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:

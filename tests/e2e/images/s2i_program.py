@@ -17,7 +17,7 @@ import pytest
 
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.imports import gather
+from ciao_kernel.delivery.input.imports import gather
 from ciao_kernel.model import BuildSpec, Event, JobSpec, Manifest
 from ciao_kernel.plugins import Build, Emit, PodResult
 from tests.cluster.cluster import Cluster

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Owner, Replica, State
 from ciao_kernel.session.plugin_registry import Registry

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import BackendError, ClusterFault, JobFailed
-from ciao_kernel.session import fetching
+from ciao_kernel.session import copying, fetching
 from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import policies
@@ -288,7 +289,7 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
         for replica in job.replicas:
             while True:  # until its pod runs
                 try:
-                    await fetching.take(
+                    await copying.take(
                         backend, job, replica, "output/step", team.folder, session.settings
                     )
                     break
@@ -302,7 +303,7 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
         assert "output/step (1 byte, worker-0)" in lines[0]
         (team.folder / "go").write_text("on")
         for replica in job.replicas:
-            await fetching.give(backend, job, replica, team.folder / "go", "./", session.settings)
+            await copying.give(backend, job, replica, team.folder / "go", "./", session.settings)
         last = Recorder()
         result = await session.attach(job.name, last)
         return result.folder, [last.notices]

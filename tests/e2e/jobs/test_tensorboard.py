@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.model import TensorBoard
-from ciao_kernel.session import fetching
+from ciao_kernel.session import copying
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.tensorboard.board import Board, Reach
 from tests.cluster.namespace import Namespace
@@ -59,7 +59,7 @@ def test_event_files_of_pods_are_shown_while_they_grow_and_afterwards(team: Team
             # worker-0 last: its end is the job's, and others are ended with it.
             for replica in reversed(job.replicas):
                 await display.until("ready", replica=str(replica), patience=120)
-                await fetching.give(
+                await copying.give(
                     backend, job, replica, team.folder / "go", "./", session.settings
                 )
                 await display.until("done", replica=str(replica))
@@ -102,7 +102,7 @@ def test_the_last_lines_of_a_detached_job_come_from_the_pod_that_is_held(
             await show("mnist/worker-0", step=1)
             (team.folder / "go").write_text("on")
             (writer, _) = job.replicas  # its end is the job's, and the other one's
-            await fetching.give(backend, job, writer, team.folder / "go", "./", session.settings)
+            await copying.give(backend, job, writer, team.folder / "go", "./", session.settings)
             await show("mnist/worker-0", step=2)
         finally:
             await board.close()

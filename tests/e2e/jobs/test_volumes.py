@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.errors import DirectiveError, JobFailed
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import JOBS, RBAC, ROLE, made, rules

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import BackendError, CiaoError, ClusterFault, JobFailed
 from ciao_kernel.model import Owner, State
 from ciao_kernel.session import fetching

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from ciao_kernel.builders import context
+from ciao_kernel.builders import packed_context
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
@@ -71,7 +71,7 @@ def test_an_unchanged_environment_is_not_packed(
     (kernel.folder / "data").write_text("x")
     kernel.run(dockerfile="D")
     packed: list[object] = []
-    monkeypatch.setattr(context, "pack_context", lambda *args: packed.append(args))
+    monkeypatch.setattr(packed_context, "pack_context", lambda *args: packed.append(args))
     assert kernel.run("print(2)", dockerfile="D").image
     assert packed == []
 
@@ -81,13 +81,13 @@ def test_files_that_change_meanwhile_are_not_built(
 ) -> None:
     (kernel.folder / "D").write_text(f"FROM {kernel.base}\nCOPY data /data\n")
     (kernel.folder / "data").write_text("x")
-    pack = context.pack_context
+    pack = packed_context.pack_context
 
     def changed(*args: Any) -> Layer:
         (kernel.folder / "data").write_text("y")
         return pack(*args)
 
-    monkeypatch.setattr(context, "pack_context", changed)
+    monkeypatch.setattr(packed_context, "pack_context", changed)
     with pytest.raises(SourceError, match="changed while they were packed"):
         kernel.run(dockerfile="D")
     assert kernel.pods.pods == []

@@ -19,7 +19,7 @@ from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import ignore_files
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.errors import ClusterFault, RegistryFault, SourceError, SpecError
 from ciao_kernel.model import (
     Artifact,

@@ -315,5 +315,10 @@ def test_a_list_imports_nothing_that_only_runs_need(ciao: User) -> None:
     done = ciao("jobs", env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.code == 0
     assert "ciao_kernel.session.session" in done.err
-    for name in ("delivery.imports", "delivery.variables", "session.failure", "builders"):
+    for name in (
+        "delivery.input.imports",
+        "delivery.input.variables",
+        "session.failure",
+        "builders",
+    ):
         assert f"ciao_kernel.{name}" not in done.err

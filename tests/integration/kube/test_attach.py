@@ -11,8 +11,8 @@ from aiohttp import WSMsgType, web
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.attach import ContainerInput
+from ciao_kernel.kube.channel import PIECE
 from ciao_kernel.kube.client import Client
-from ciao_kernel.kube.exec import PIECE
 from tests.integration.kube.test_responses import access, serving
 
 POD = "/api/v1/namespaces/team/pods/a"

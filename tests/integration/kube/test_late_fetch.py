@@ -20,7 +20,7 @@ from ciao_kernel.backends.kubernetes.output import (
 )
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event, Job, Notice, Replica

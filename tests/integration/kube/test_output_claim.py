@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import replica_files, results, transfers
+from ciao_kernel.delivery import replica_files, transfers
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import on_claim
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Replica
 from tests.helpers.rights import ordinary_reader

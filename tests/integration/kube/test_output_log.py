@@ -20,9 +20,10 @@ from aiohttp import web
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results, values_message
-from ciao_kernel.delivery.result_writer import MARK
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output.result_writer import MARK
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.model import (
     Job,
     JobSpec,

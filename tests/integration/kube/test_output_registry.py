@@ -23,8 +23,9 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.output import output_registry, output_state
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import registry_program, registry_push, replica_files
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import registry_program, registry_push
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError, RegistryFault, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.spec import BuildSpec

@@ -24,9 +24,10 @@ from aiohttp import web
 from ciao_kernel.backends.kubernetes.output import output_state, output_store
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.object_store import download
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.session import returned_values
 from tests.helpers.output_fetch import notices_at_end

@@ -26,7 +26,7 @@ from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.errors import CiaoError, ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
@@ -309,7 +309,7 @@ def test_whom_to_trust(certificate: tuple[Path, Path], changes: dict[str, Any], 
     ],
 )
 def test_where_nobody_is(host: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "_NAME_WAIT", 0.3)
+    monkeypatch.setattr(connection_faults, "_NAME_WAIT", 0.3)
 
     async def main() -> None:
         patience = 0.5 if "refused" in said else 3600

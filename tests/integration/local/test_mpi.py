@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import EnvironmentFault, JobFailed, SourceError
 from ciao_kernel.model import State
 from tests.helpers import digits

@@ -15,9 +15,11 @@ from types import ModuleType
 
 import pytest
 
-from ciao_kernel.delivery import result_writer, results, site_folder, value_formats, values_message
+from ciao_kernel.delivery import site_folder
+from ciao_kernel.delivery.input import value_formats
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
-from ciao_kernel.delivery.result_writer import NAMES, PROGRAM, TARGET
+from ciao_kernel.delivery.output import result_writer, results, values_message
+from ciao_kernel.delivery.output.result_writer import NAMES, PROGRAM, TARGET
 from ciao_kernel.frameworks import mpi_exec, mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.model import Artifact, JobSpec, Source, SourceFile

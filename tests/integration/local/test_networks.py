@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.backends.local import isolation, private_network
+from ciao_kernel.backends.local.machine import isolation, private_network
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.model.queries import Streams
 from tests.helpers.jobs import Place, Recorder, replica
@@ -95,7 +95,7 @@ def test_a_user_without_privileges_may_create_one() -> None:
         import os, socket, sys
         sys.path.append({str(ROOT)!r})
         from ciao_kernel.backends.local import parentage
-        from ciao_kernel.backends.local.private_network import create
+        from ciao_kernel.backends.local.machine.private_network import create
         prctl = parentage.load()
         "localhost".encode("idna")  # The standard library may be unreadable for that user.
         os.setgroups([])

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ciao_kernel.backends.local import stacks
+from ciao_kernel.backends.local.inspection import stacks
 from ciao_kernel.model import Job
 from ciao_kernel.session.inspection import picture, query, silence
 from ciao_kernel.session.session import Session

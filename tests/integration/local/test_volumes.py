@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from tests.helpers.jobs import Ended, Place
 
 USES = """

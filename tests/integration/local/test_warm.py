@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.commands import Caller, execute
-from ciao_kernel.delivery import results
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session

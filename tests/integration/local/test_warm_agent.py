@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import output_keeper, replica_files, replica_program, results
-from ciao_kernel.delivery.inspection import stack_reader
-from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery import replica_files, replica_program
+from ciao_kernel.delivery.inspection import process_state
+from ciao_kernel.delivery.output import keeper_program, results
+from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
 from ciao_kernel.delivery.warm import sending
 from ciao_kernel.delivery.warm.agent import processes
@@ -35,7 +35,7 @@ class Replica:
         for file in sending.agent().all():
             (folder / file.path).write_bytes(file.data or b"")
         (folder / ".ciao").mkdir()
-        shutil.copy(output_keeper.__file__, folder / ".ciao" / results.KEEPER)
+        (folder / ".ciao" / results.KEEPER).write_text(keeper_program.text())
         (folder / ".ciao" / f"{replica_program.NAME}.py").write_text(replica_program.text())
         self.folder, self.number = folder, 0
         config = {
@@ -309,7 +309,7 @@ def test_generators_that_an_import_has_made_are_renewed_in_each_run(tmp_path: Pa
 def test_a_zygote_has_another_name_than_its_forks(replica: Replica) -> None:
     _, text = replica.run("import os; print(open('/proc/self/comm').read(), os.getppid())")
     name, zygote = text.split()
-    assert stack_reader.command(int(zygote)) == "ciao-zygote"
+    assert process_state.command(int(zygote)) == "ciao-zygote"
     assert name == Path(f"/proc/{replica.process.pid}/comm").read_text().strip()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.builders import context
-from ciao_kernel.delivery import ignore_files
+from ciao_kernel.builders import context, packed_context
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.errors import SourceError
 from ciao_kernel.oci.layer import File
 from tests.helpers.rights import as_nobody
@@ -158,9 +158,9 @@ def test_links_out_of_the_folder(folder: Path, tmp_path_factory: pytest.TempPath
     (folder / "a.py").unlink()
     (folder / "a.py").symlink_to(elsewhere / "Dockerfile")
     with pytest.raises(SourceError, match="it was replaced after it was checked"):
-        context.digest(taken, lambda: None)
+        packed_context.digest(taken, lambda: None)
     with pytest.raises(SourceError, match="it was replaced after it was checked"):
-        context.pack_context(taken, folder, lambda: None)
+        packed_context.pack_context(taken, folder, lambda: None)
 
 
 def test_names_and_folders_that_cannot_be_read(readable: Path) -> None:
@@ -179,8 +179,8 @@ def test_empty_folders_are_taken(folder: Path, tmp_path: Path) -> None:
     assert gather(folder, "sub") == ["sub/b.py", "sub/deep/c.log", "sub/none/deep/"]
     assert gather(folder, "sub/none", ignored="sub/none") == []
     files = context.gather(folder, [("sub/none", "x")], NOTHING)
-    for prefix, some in ("", files), ("ciao-context/", context.in_image(files)):
-        made = context.pack_context(some, tmp_path, lambda: None)
+    for prefix, some in ("", files), ("ciao-context/", packed_context.in_image(files)):
+        made = packed_context.pack_context(some, tmp_path, lambda: None)
         assert isinstance(made.content, bytes)
         with tarfile.open(fileobj=BytesIO(made.content)) as tar:
             assert tar.getmember(f"{prefix}sub/none/deep").isdir()
@@ -196,7 +196,7 @@ def test_texts_that_are_too_large_are_not_cut(folder: Path) -> None:
 
 def test_files_are_known_without_being_packed(folder: Path) -> None:
     def key(files: tuple[File, ...]) -> str:
-        return context.digest(files, lambda: None)
+        return packed_context.digest(files, lambda: None)
 
     files = context.gather(folder, [(".", "x")], NOTHING)
     first = key(files)
@@ -214,7 +214,7 @@ def test_files_are_known_without_being_packed(folder: Path) -> None:
 def test_the_same_files_are_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     def pack() -> bytes:
         files = context.gather(folder, [(".", "x")], NOTHING)
-        made = context.pack_context(files, tmp_path, lambda: None)
+        made = packed_context.pack_context(files, tmp_path, lambda: None)
         assert isinstance(made.content, bytes)
         return made.content
 
@@ -226,8 +226,8 @@ def test_the_same_files_are_the_same_bytes(folder: Path, tmp_path: Path) -> None
 
 
 def test_a_config_map_holds_it(folder: Path, tmp_path: Path) -> None:
-    layer = context.pack_context([File("Dockerfile", b"FROM a\n")], tmp_path, lambda: None)
-    made = context.config_map("x", layer, b"authority")
+    layer = packed_context.pack_context([File("Dockerfile", b"FROM a\n")], tmp_path, lambda: None)
+    made = packed_context.config_map("x", layer, b"authority")
     assert made["immutable"] is True
     assert base64.b64decode(made["binaryData"]["context.tar.gz"]) == layer.content
     assert base64.b64decode(made["binaryData"]["ca.crt"]) == b"authority"

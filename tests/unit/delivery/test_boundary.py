@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.builders.folder import _copy
-from ciao_kernel.delivery.boundary import Boundary
-from ciao_kernel.delivery.imports import gather
+from ciao_kernel.delivery.input.boundary import Boundary
+from ciao_kernel.delivery.input.imports import gather
 from ciao_kernel.errors import SourceError, SpecError
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ciao_kernel.delivery.variables import deliver, module_code
+from ciao_kernel.delivery.input.variables import deliver, module_code
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Source, SourceFile
 
@@ -222,6 +222,8 @@ def test_a_module_of_that_name_is_an_error() -> None:
 
 
 def test_the_loader_needs_only_the_standard_library() -> None:
-    text = Path(sys.modules["ciao_kernel.delivery"].__path__[0], "input_loader.py").read_text()
+    text = Path(
+        sys.modules["ciao_kernel.delivery.input"].__path__[0], "input_loader.py"
+    ).read_text()
     assert "import ciao_kernel" not in text
     assert compile(text, "x", "exec", flags=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.imports import gather
+from ciao_kernel.delivery.input.imports import gather
 from ciao_kernel.errors import SpecError
 
 

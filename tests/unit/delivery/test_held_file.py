@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.held_file import HeldFile, open_checked
+from ciao_kernel.delivery.input.held_file import HeldFile, open_checked
 from tests.helpers.rights import as_nobody
 
 

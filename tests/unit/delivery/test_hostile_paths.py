@@ -12,7 +12,7 @@ import pytest
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.builders import context
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import files
+from ciao_kernel.delivery.input import files
 from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import CiaoError, DirectiveError, EnvironmentFault, SourceError, describe
 from ciao_kernel.model import BuildSpec, Owner

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.delivery.ignore_files import IgnoreFiles
+from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 
 PATHS = ("a", "b.log", "ab", "a b", "!a", "d/a", "d/b.log", "d/e/a", "d/e/b.log", "e/d/a", "[a]")

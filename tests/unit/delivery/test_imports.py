@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from ciao_kernel.delivery import files as searching
-from ciao_kernel.delivery.imports import CELL, entry_name, gather
+from ciao_kernel.delivery.input import files as searching
+from ciao_kernel.delivery.input.imports import CELL, entry_name, gather
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.magics.shell_words import words
 from tests.helpers.rights import as_nobody

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.imports import gather
-from ciao_kernel.delivery.program import Program, of_file, of_module
+from ciao_kernel.delivery.input.imports import gather
+from ciao_kernel.delivery.input.program import Program, of_file, of_module
 from ciao_kernel.errors import UsageError
 
 

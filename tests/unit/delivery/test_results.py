@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import results, values_message
-from ciao_kernel.delivery.large_values import LargeValues
-from ciao_kernel.delivery.result_writer import MARK
+from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output.large_values import LargeValues
+from ciao_kernel.delivery.output.result_writer import MARK
 
 
 def message(values: Any, names: Any = ("value",)) -> str:

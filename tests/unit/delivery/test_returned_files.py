@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import results
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.large_values import LargeValues
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.large_values import LargeValues
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.model import Job, Replica, State, Status
 from ciao_kernel.model.spec import OutputWay

@@ -10,7 +10,7 @@ import pytest
 
 from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.delivery import root_links
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.model import JobSpec
 from tests.unit.backends.kubernetes.manifests.test_manifest import objects, pod
 

@@ -7,26 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ciao_kernel.delivery.inspection import sampler, stack_reader
+from ciao_kernel.delivery.inspection import sampler
 from ciao_kernel.delivery.inspection.stack_handler import END, HEAD
 
 STACK = HEAD + '  File "train.py", line 3 in work\n'
 ANSWER = STACK + END
-
-
-class Reader:
-    """A reader of one process, whose file the test writes."""
-
-    dumped = staticmethod(stack_reader.dumped)
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-
-    def find(self, pid: int) -> str:
-        return "/proc/1/fd/9"
-
-    def open_file(self, path: str, pid: int) -> int:
-        return self._file
 
 
 @pytest.fixture
@@ -37,8 +22,11 @@ def file() -> Iterator[int]:
 
 
 @pytest.fixture
-def process(file: int) -> sampler._Process:
-    found = sampler._Process(Reader(file), 1, {})
+def process(file: int, monkeypatch: pytest.MonkeyPatch) -> sampler._Process:
+    """One whose file the test writes."""
+    monkeypatch.setattr(sampler, "find", lambda pid: "/proc/1/fd/9")
+    monkeypatch.setattr(sampler, "open_file", lambda path, pid: file)
+    found = sampler._Process(1, {})
     found._asked = True
     return found
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery import secret_files
-from ciao_kernel.delivery.held_file import HeldFile
+from ciao_kernel.delivery.input import secret_files
+from ciao_kernel.delivery.input.held_file import HeldFile
 
 
 def reason(file: Path) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.delivery import results, value_formats, values_message
-from ciao_kernel.delivery.result_writer import MARK
+from ciao_kernel.delivery.input import value_formats
+from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output.result_writer import MARK
 
 numpy = pytest.importorskip("numpy")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ciao_kernel.delivery.variables import deliver, storable_names
+from ciao_kernel.delivery.input.variables import deliver, storable_names
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Source, SourceFile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ciao_kernel.delivery.volume_variables import variables
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.model import JobSpec
 
 

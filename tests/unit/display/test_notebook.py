@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.notebook import NotebookDisplay, _quiet_pause
+from ciao_kernel.display.notebook import NotebookDisplay
+from ciao_kernel.display.table_output import _quiet_pause
 from ciao_kernel.model import (
     ALL_LINES,
     Job,

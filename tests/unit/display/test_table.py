@@ -7,7 +7,8 @@ import tracemalloc
 from dataclasses import replace
 from datetime import datetime
 
-from ciao_kernel.display.table import Table, columns, ending
+from ciao_kernel.display.columns import columns
+from ciao_kernel.display.table import Table, ending
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.times import clock_time
 from tests.helpers.torchrun_report import report

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.jupyter import cells
+from ciao_kernel.jupyter import cells, typing_help
 from tests.helpers.growth import is_linear
 
 
@@ -56,7 +56,7 @@ def test_tab_completes_a_verb(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # without the jobs of this user
     cursor, code = marked.index("|"), marked.replace("|", "")
-    found = cells.complete(code, cursor, {})
+    found = typing_help.complete(code, cursor, {})
     if expected is None:
         assert found is None or not found.matches
         return
@@ -66,7 +66,7 @@ def test_tab_completes_a_verb(
 
 
 def test_tab_offers_all_verbs() -> None:
-    found = cells.complete("%ciao ", 6, {})
+    found = typing_help.complete("%ciao ", 6, {})
     assert found is not None
     assert {"run", "jobs", "attach"} <= set(found.matches)
 

@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.identity import Identity
 from ciao_kernel.kube.server import Server
@@ -124,7 +124,7 @@ def test_a_list_drops_what_is_no_object() -> None:
 )
 def test_why_nobody_answered(error: Exception, said: str, patient: bool) -> None:
     access = Access(Server("https://there"), Identity(), "", "context one", "one")
-    fault, seconds = responses.away(error, access)
+    fault, seconds = connection_faults.away(error, access)
     assert said in fault.message
     assert "the cluster of context one (https://there)" in fault.message
     assert "s3cret" not in fault.message
@@ -193,7 +193,7 @@ ON_THE_WAY = "the proxy"
     ],
 )  # fmt: skip
 def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> None:
-    assert responses.why(error) == said
+    assert connection_faults.why(error) == said
     assert "cret" not in said
 
 
@@ -207,7 +207,7 @@ def test_the_words_for_a_connection_that_failed(error: Exception, said: str) -> 
 )
 def test_a_proxy_that_says_no(code: int, hint: str, patient: bool) -> None:
     access = Access(Server("https://ada:s3cret@there"), Identity(), "", "context one", "one")
-    fault, seconds = responses.away(by_proxy(code, "No"), access)
+    fault, seconds = connection_faults.away(by_proxy(code, "No"), access)
     assert "the cluster of context one (https://…@there) does not answer: the pro" in fault.message
     assert fault.hint.startswith(hint)
     assert "s3cret" not in fault.message + fault.hint
@@ -230,8 +230,8 @@ def test_who_is_refused_in_the_handshake(words: str, refuses: bool) -> None:
     error = ssl.SSLError(1, words)
     read = OSError(1, words)  # as the client library has it when an answer is read
     read.__cause__ = error
-    assert [responses.is_certificate_rejected(one, somebody) for one in (error, read)] == [
+    assert [connection_faults.is_certificate_rejected(one, somebody) for one in (error, read)] == [
         refuses,
         refuses,
     ]
-    assert not responses.is_certificate_rejected(error, nobody)
+    assert not connection_faults.is_certificate_rejected(error, nobody)

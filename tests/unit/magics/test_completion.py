@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.delivery.files import find
-from ciao_kernel.magics.completion import Completion, complete
+from ciao_kernel.delivery.input.files import find
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.help.completion import Completion, complete
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -277,7 +277,7 @@ def test_what_is_refused_is_not_offered(folder: Path) -> None:
 def test_a_folder_without_end_is_not_read_to_its_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ciao_kernel.magics.completion._MOST_ENTRIES", 3)
+    monkeypatch.setattr("ciao_kernel.magics.help.path_completion._MOST_ENTRIES", 3)
     assert len(matches("%files=|", folder)) <= 3
 
 
@@ -320,8 +320,8 @@ def test_a_home_that_nobody_has(folder: Path) -> None:
 def test_of_very_many_matches_some_are_offered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ciao_kernel.magics.completion._MOST_MATCHES", 2)
-    monkeypatch.setattr("ciao_kernel.magics.completion._MOST_REPLICAS", 3)
+    monkeypatch.setattr("ciao_kernel.magics.help.path_completion.MOST_MATCHES", 2)
+    monkeypatch.setattr("ciao_kernel.magics.help.completion._MOST_REPLICAS", 3)
     assert matches("%files=t|", folder) == ("test.csv", "train.csv")
     assert matches("%files=conf/|", folder) == ("conf/a.yaml", "conf/sub/")
     (folder / "trial.csv").touch()

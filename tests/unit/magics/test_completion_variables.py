@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.magics.completion import complete
+from ciao_kernel.magics.help.completion import complete
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from ciao_kernel.jupyter import cells
-from ciao_kernel.magics.completeness import answer
-from ciao_kernel.magics.directive_help import explain, markdown, overview, reference
+from ciao_kernel.jupyter import typing_help
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.help.completeness import answer
+from ciao_kernel.magics.help.directive_help import explain, markdown, overview, reference
 from ciao_kernel.magics.scanned_cell import scan
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -209,4 +209,4 @@ def test_a_wrong_directive_is_invalid(text: str) -> None:
     ],
 )
 def test_code_is_for_ipython_to_judge(text: str, asked: str) -> None:
-    assert cells.is_complete(text) == asked
+    assert typing_help.is_complete(text) == asked

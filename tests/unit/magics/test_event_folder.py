@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError
-from ciao_kernel.magics import event_folder, scanned_cell
-from ciao_kernel.magics.event_folder import EventFolder
+from ciao_kernel.magics import scanned_cell
+from ciao_kernel.magics.directives import event_folder
+from ciao_kernel.magics.directives.event_folder import EventFolder
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.session.plugin_registry import Registry

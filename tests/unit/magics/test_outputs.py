@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.errors import DirectiveError
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.magics.render import render
 from ciao_kernel.model.spec import OutputWay

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import body, build_spec, header, numeric_types, parse
-from ciao_kernel.magics.completeness import answer
-from ciao_kernel.magics.completion import complete
-from ciao_kernel.magics.directive_help import explain
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.help.completeness import answer
+from ciao_kernel.magics.help.completion import complete
+from ciao_kernel.magics.help.directive_help import explain
 from ciao_kernel.magics.render import render
 from ciao_kernel.magics.scanned_cell import scan, scan_job
 from ciao_kernel.model import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.magics import render, serving
+from ciao_kernel.magics import render
+from ciao_kernel.magics.directives import serving
 from ciao_kernel.magics.overrides import check_serve
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.model import JobSpec

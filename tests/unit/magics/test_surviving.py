@@ -6,7 +6,7 @@ import pytest
 
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
-from ciao_kernel.magics.surviving import grace_of
+from ciao_kernel.magics.directives.surviving import grace_of
 from ciao_kernel.model import Checkpoint, JobSpec
 from ciao_kernel.session.plugin_registry import Registry
 

@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.magics import (
-    cell_lines,
-    cluster,
-    images,
-    inputs,
-    numeric_types,
-    on_error,
-    plots,
-    value_types,
-)
+from ciao_kernel.magics import numeric_types, value_types
+from ciao_kernel.magics.directives import cell_lines, cluster, images, inputs, on_error, plots
 from ciao_kernel.magics.shell_words import quote, unfinished, words
 from ciao_kernel.model import ALL_LINES, Gpu
 

@@ -6,8 +6,8 @@ import pytest
 
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
+from ciao_kernel.magics.directives.stored_volumes import asked
 from ciao_kernel.magics.render import render
-from ciao_kernel.magics.stored_volumes import asked
 from ciao_kernel.model import Volume, VolumeKind
 from ciao_kernel.session.plugin_registry import Registry
 

@@ -13,7 +13,7 @@ from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER, Api
 from ciao_kernel.backends.kubernetes.manifests import manifest
 from ciao_kernel.builders import configmap
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.git_commit import commit_of
+from ciao_kernel.delivery.input.git_commit import commit_of
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics import render
 from ciao_kernel.model import Job, Owner, Source, SourceFile

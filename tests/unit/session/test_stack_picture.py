@@ -7,7 +7,7 @@ from typing import Any
 
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
-from ciao_kernel.session.inspection import picture
+from ciao_kernel.session.inspection import picture, positions
 
 PROGRAM = "/ciao/program.py"
 TORCH = "/usr/lib/python3/dist-packages/torch/distributed"
@@ -177,10 +177,10 @@ def test_equal_places_and_others() -> None:
     here = [replica(0, process(reducing(1))), replica(1, process(thread(own(5))))]
     still = [replica(0, process(reducing(9))), replica(1, process(thread(own(5))))]
     moved = [replica(0, process(reducing(1))), replica(1, process(thread(own(6))))]
-    assert picture.same_place(here, still)
-    assert not picture.same_place(here, moved)
-    assert picture.answered(here)
-    assert not picture.answered([replica(0, process(answer=Answer.NONE))])
+    assert positions.same_place(here, still)
+    assert not positions.same_place(here, moved)
+    assert positions.answered(here)
+    assert not positions.answered([replica(0, process(answer=Answer.NONE))])
 
 
 def test_an_import_that_goes_on_is_not_the_same_place() -> None:
@@ -189,8 +189,8 @@ def test_an_import_that_goes_on_is_not_the_same_place() -> None:
         deep = Frame(f"{TORCH}/deep.py", line, "<module>")
         return [replica(0, process(thread(deep, frozen, own(4, text="import torch"))))]
 
-    assert picture.same_place(importing(3), importing(3))
-    assert not picture.same_place(importing(3), importing(4))
+    assert positions.same_place(importing(3), importing(3))
+    assert not positions.same_place(importing(3), importing(4))
 
 
 def test_warm_replicas_wait_for_their_next_run_or_import_for_it() -> None:

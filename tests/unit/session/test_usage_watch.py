@@ -11,7 +11,7 @@ import pytest
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, CiaoError, ClusterFault, NoSuchJob
-from ciao_kernel.magics import usage_columns
+from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Event, Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.session.inspection.memory_watch import memory_watch

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
-from ciao_kernel.delivery.result_writer import MARK
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
 from ciao_kernel.errors import BackendError, CiaoError, JobLost, NoRoom, SpecError, UsageError
 from ciao_kernel.frameworks.pytorch import PyTorch

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.magics import cell_lines, plots, surviving
+from ciao_kernel.magics.directives import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Manifest, Replica
 
 BACKEND = "kubernetes"

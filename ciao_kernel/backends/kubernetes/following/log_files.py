@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ciao_kernel import file_lock, private_files
-from ciao_kernel.delivery import results, values_message
+from ciao_kernel.delivery.output import results, values_message
 from ciao_kernel.model import Replica
 
 _PIECE = 1 << 16

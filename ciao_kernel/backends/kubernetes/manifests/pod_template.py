@@ -11,14 +11,8 @@ from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import (
-    checkpoints,
-    event_files,
-    results,
-    root_links,
-    site_folder,
-    volume_variables,
-)
+from ciao_kernel.delivery import checkpoints, event_files, root_links, site_folder, volume_variables
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, Replica, ReplicaGroup

@@ -17,8 +17,8 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
-from ciao_kernel.magics import outputs, stored_volumes
-from ciao_kernel.magics.surviving import CheckpointPlace
+from ciao_kernel.magics.directives import outputs, stored_volumes
+from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Manifest, Replica, VolumeKind
 from ciao_kernel.model.volume import overlap
 

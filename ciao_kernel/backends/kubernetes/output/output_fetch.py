@@ -21,11 +21,11 @@ from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.output.removals import Removals
 from ciao_kernel.backends.kubernetes.states import foreseen, status
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import results
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Receiver
+from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
-from ciao_kernel.delivery.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object

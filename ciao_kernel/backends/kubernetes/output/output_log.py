@@ -12,7 +12,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
-from ciao_kernel.delivery.log_lines import LogReader
+from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.model.queries import Streams

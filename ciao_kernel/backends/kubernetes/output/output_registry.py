@@ -15,9 +15,9 @@ from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCl
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.background import in_thread
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import registry_program
-from ciao_kernel.delivery.registry_push import MANIFEST, PROGRAM, REGISTRY, TAG
-from ciao_kernel.delivery.results import MESSAGE_FILE
+from ciao_kernel.delivery.output import registry_program
+from ciao_kernel.delivery.output.registry_push import MANIFEST, PROGRAM, REGISTRY, TAG
+from ciao_kernel.delivery.output.results import MESSAGE_FILE
 from ciao_kernel.errors import (
     EnvironmentFault,
     RegistryFault,

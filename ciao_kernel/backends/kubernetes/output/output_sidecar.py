@@ -6,7 +6,7 @@ sidecar ends when the files are fetched, or nobody does so, and the controller s
 end. Or, under another name, it writes the files into its own log and ends: none of these lines is
 in the program's log, nor in what Kubernetes takes from that as the message of a failure. Or it
 sends them to a bucket, a registry or a claim. See
-:mod:`ciao_kernel.delivery.output_keeper`.
+:mod:`ciao_kernel.delivery.output.output_keeper`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output import output_claim, output_state
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import checkpoints, output_keeper, replica_files, results, site_folder
+from ciao_kernel.delivery import checkpoints, replica_files, site_folder
+from ciao_kernel.delivery.output import output_keeper, results
 from ciao_kernel.model import Artifact, JobSpec, Manifest
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.volume import overlap
@@ -71,7 +72,7 @@ def add(
     """
     # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
     from ciao_kernel.backends.kubernetes.output import output_registry, output_store
-    from ciao_kernel.delivery import registry_program
+    from ciao_kernel.delivery.output import registry_program
 
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)

@@ -11,7 +11,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.delivery import values_message
+from ciao_kernel.delivery.output import values_message
 from ciao_kernel.model.spec import OutputWay
 
 NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"

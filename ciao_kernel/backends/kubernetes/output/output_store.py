@@ -18,7 +18,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.object_store import bucket, download
-from ciao_kernel.delivery.registry_push import PROGRAM
+from ciao_kernel.delivery.output.registry_push import PROGRAM
 from ciao_kernel.delivery.replica_files import HEADER, POD
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object

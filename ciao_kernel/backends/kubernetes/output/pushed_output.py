@@ -15,7 +15,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.output.output_registry import Repositories
 from ciao_kernel.backends.kubernetes.output.output_store import end_of_sidecar
 from ciao_kernel.background import in_thread
-from ciao_kernel.delivery.registry_push import MANIFEST, TAG
+from ciao_kernel.delivery.output.registry_push import MANIFEST, TAG
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER, LIST
 from ciao_kernel.delivery.transfers import final, size_text
 from ciao_kernel.errors import BackendError, RegistryFault

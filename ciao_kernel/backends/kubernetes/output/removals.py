@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ciao_kernel.delivery.returned_files import ReturnedFiles
+from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.model import Event, Notice, Replica
 
 _LAST = 3.0

@@ -33,12 +33,13 @@ from ciao_kernel.backends.kubernetes.output.output_store import StoredOutput
 from ciao_kernel.backends.kubernetes.output.pushed_output import PushedOutput
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import replica_files, results
+from ciao_kernel.delivery import replica_files
+from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
-from ciao_kernel.magics import outputs
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Job, Manifest, Replica, State
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay

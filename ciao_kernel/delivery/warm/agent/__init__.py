@@ -1,7 +1,7 @@
 """The agent of a warm replica: reads commands, and runs one program after the other.
 
 It runs in the replica instead of the program, with the replica's Python (3.9 or newer) and the
-standard library only. It starts a zygote (``zygote.py`` beside this package), which imports the
+standard library only. It starts a zygote (:mod:`.zygote`), which imports the
 framework once and is forked for each run. The processes of a run write directly to the output of
 the replica; the agent adds marker lines, by which readers tell the runs apart (``marks.py``).
 

@@ -18,7 +18,7 @@ _LONGEST_FAULT = 200
 
 
 class FileGiver:
-    """Gives the files of runs (:mod:`ciao_kernel.delivery.output_keeper`).
+    """Gives the files of runs (:mod:`ciao_kernel.delivery.output.output_keeper`).
 
     Args:
         mark: The first characters of a marker.

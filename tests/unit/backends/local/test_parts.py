@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.backends.local import gpus, interpreter, ports, processes
-from ciao_kernel.backends.local.claims import Claims
+from ciao_kernel.backends.local import interpreter, processes
 from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.machine import gpus, ports
+from ciao_kernel.backends.local.machine.claims import Claims
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Gpu, JobSpec, Replica, ReplicaGroup, Resources

@@ -18,7 +18,7 @@ from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plot.png import png
 from ciao_kernel.display.plot.stroke_font import length, strokes
 from ciao_kernel.display.plot.svg import INK, Area, Line, Picture, Text, html, svg
-from ciao_kernel.magics import plots
+from ciao_kernel.magics.directives import plots
 from ciao_kernel.model import Job, Output, Replica
 from ciao_kernel.model.replica_colors import color_of
 from tests.helpers.pictures import image

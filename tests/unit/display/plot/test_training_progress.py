@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.display.plotting import progress_of, read_progress
-from ciao_kernel.display.table import Table, progress_text
+from ciao_kernel.display.table import Table
+from ciao_kernel.display.training_text import progress_text
 from ciao_kernel.model import Job, Output, Replica, State, Status
 from ciao_kernel.model.progress import Done, best_known
 

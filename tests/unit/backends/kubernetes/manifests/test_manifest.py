@@ -28,7 +28,7 @@ from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import registry_program
+from ciao_kernel.delivery.output import registry_program
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse

@@ -9,7 +9,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, TRAINER, Api, template_holder
 from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
 from ciao_kernel.errors import SpecError
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.model import (
     JobSpec,
     Owner,

@@ -13,7 +13,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.result_writer import MARK
+from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.spec import OutputWay

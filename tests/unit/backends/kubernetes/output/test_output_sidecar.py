@@ -9,7 +9,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery import output_keeper
+from ciao_kernel.delivery.output import output_keeper
 from ciao_kernel.delivery.replica_files import VALUES
 from ciao_kernel.model import (
     Artifact,

@@ -12,7 +12,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.submission import claim_checks
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
-from ciao_kernel.magics.volumes import Volumes
+from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.model import Checkpoint, JobSpec, ReplicaGroup
 
 CLAIMS = "/api/v1/namespaces/team/persistentvolumeclaims"

@@ -1,0 +1,1 @@
+"""Looking into the processes of a local job: stacks, use, and prompts."""

@@ -1,0 +1,1 @@
+"""The way there: the program, its files, and the values of ``%input``."""

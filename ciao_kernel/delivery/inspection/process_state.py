@@ -1,0 +1,82 @@
+"""What Linux tells about the processes of a job: proc(5).
+
+A part of programs that run in pods (:mod:`.program_texts`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+MOST = 64
+"""Processes of a replica that are asked at most."""
+_NAMES = ("ciao-zygote",)
+"""Names of processes of ciao that have the command line of a program's."""
+
+
+def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield number and environment of each process of a job."""
+    own, wanted = os.getpid(), mark.encode()
+    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in words and int(name) != own and stat(int(name))[0] not in "ZX":
+            pairs = (word.decode("utf-8", "replace").partition("=") for word in words)
+            yield int(name), {name: value for name, _, value in pairs}
+
+
+def on_processor(pid: int) -> int:
+    """Return for how long the main thread of a process has run; nanoseconds."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[0]) or time.monotonic_ns()
+    except (OSError, ValueError, IndexError):
+        return time.monotonic_ns()  # not every kernel tells it
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal."""
+    return signals(pid, number)[0]
+
+
+def signals(pid: int, number: int) -> tuple[bool, bool]:
+    """Return whether the main thread handles a signal, and whether it has not handled it yet."""
+    found = {}
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith(("Sig", "ShdPnd")):
+                    name, _, value = line.partition(":")
+                    found[name] = int(value.partition("/")[0], 16) >> (number - 1) & 1
+    except (OSError, ValueError):
+        pass
+    waits = any(found.get(name) for name in ("SigPnd", "ShdPnd", "SigBlk"))
+    return bool(found.get("SigCgt")), waits
+
+
+def stat(pid: int) -> tuple[str, int]:
+    """Return state and parent of a process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+        fields = text[text.rindex(b")") + 2 :].split()
+        return fields[0].decode(), int(fields[1])
+    except (OSError, ValueError):
+        return "X", 0
+
+
+def command(pid: int) -> str:
+    """Return the name of the program that a process runs, or the one that ciao gave it."""
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            name = file.read().rstrip("\n")
+        if name in _NAMES:
+            return name
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return os.path.basename(file.read().split(b"\0")[0].decode("utf-8", "replace"))[:80]
+    except OSError:
+        return ""

@@ -1,0 +1,35 @@
+"""Reads the stacks that a process writes: as Python of its handler, and as text of faulthandler.
+
+A part of programs that run in pods (:mod:`.program_texts`).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+_FRAME = '  File "'
+"""Begin of a line of faulthandler with a call: ``  File "a.py", line 3 in work``."""
+
+
+def answered(line: str) -> list[Any]:
+    """Return the threads of an answer; none if a program has written something else there."""
+    try:
+        found = ast.literal_eval(line)
+        return [
+            [str(name), bool(main), [[str(file), int(at), str(call)] for file, at, call in frames]]
+            for name, main, frames in found
+        ]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return []
+
+
+def dumped(text: str) -> list[Any]:
+    """Return the frames that faulthandler has written, innermost first."""
+    found = []
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        path, _, rest = line[len(_FRAME) :].partition('", line ')
+        number, _, name = rest.partition(" in ")
+        if line.startswith(_FRAME) and number.isdigit():
+            found.append([path, int(number), name])
+    return found

@@ -1,0 +1,83 @@
+"""Place of a job's table in a cell: it is redrawn as states, lines and time change."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from ciao_kernel.display.columns import columns
+from ciao_kernel.display.html_table import Links, table_html
+from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.display.table import Table
+
+_TICK = 0.25
+
+
+class TableOutput:
+    """One output of a cell, which is replaced.
+
+    Args:
+        table: Content of the table.
+        publisher: Sends the output.
+        links: Links to files of the job; None if the page has no server that opens them.
+        rate: Maximum number of bytes per second.
+    """
+
+    def __init__(
+        self, table: Table, publisher: Publisher, links: Links | None, rate: float
+    ) -> None:
+        self.table = table
+        self._publisher, self._links, self._rate = publisher, links, rate
+        self.display_id = f"ciao-{secrets.token_hex(8)}"
+        """ID of the output."""
+        self.dirty = False
+        """Whether something has come since it was drawn."""
+        self._drawn = 0.0
+        self._pause = _TICK
+
+    def draw(self, *, update: bool) -> int:
+        """Draw the table; return the number of bytes sent."""
+        text = _text(self.table) if update else _first_text(self.table)
+        data = {"text/plain": text, "text/html": table_html(self.table, self._links)}
+        size = sum(map(len, data.values()))
+        self._pause = max(_TICK, size / self._rate)
+        self._publisher.display(data, self.display_id, update=update)
+        self.dirty, self._drawn = False, time.monotonic()
+        return size
+
+    def draw_if_due(self) -> int:
+        """Draw the changes, from time to time; return the number of bytes sent."""
+        elapsed = self.table.elapsed()
+        stale = self.dirty or self.table.is_changing() or elapsed is not None
+        pause = self._pause
+        if not self.dirty:
+            pause = max(pause, _quiet_pause(elapsed, changing=self.table.is_changing()))
+        if stale and time.monotonic() - self._drawn >= pause:
+            return self.draw(update=True)
+        return 0
+
+
+def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
+    """Return the seconds between two redraws of a table whose job writes nothing.
+
+    The elapsed time counts seconds at first. Later it is redrawn less often, because each redraw is
+    a message, which the page also saves: every ten seconds, and every minute after an hour, when
+    the text has no seconds.
+    """
+    if changing or elapsed is None or elapsed < 60:
+        return 1.0
+    return 10.0 if elapsed < 3600 else 60.0
+
+
+def _text(table: Table) -> str:
+    rows = columns(table.grid())
+    places = (f"{name}: {place}" for name, place in table.places())
+    sums = [text] if (text := table.sums()) else []
+    return "\n".join((table.title(), *sums, rows, *places))
+
+
+def _first_text(table: Table) -> str:
+    """Return a text that stays true if output is never updated, as in `jupyter console`."""
+    job, count = table.job, len(table.job.replicas)
+    of = "1 replica" if count == 1 else f"{count} replicas"
+    return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows its status."

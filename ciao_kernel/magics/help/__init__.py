@@ -1,0 +1,1 @@
+"""Help while a user writes a header: completion, and texts about directives."""
