@@ -126,8 +126,8 @@ def test_after_an_outage_the_next_kernel_settles_what_is_left(
 PROGRAM = textwrap.dedent(
     """
     import asyncio, sys
-    from ciao_kernel.backends.kubernetes import creation
-    from ciao_kernel.backends.kubernetes.target import Target
+    from ciao_kernel.backends.kubernetes.cluster.target import Target
+    from ciao_kernel.backends.kubernetes.lifecycle import creation
     from ciao_kernel.kube.client import Client
     from tests.integration.kube.test_responses import access
     from tests.unit.backends.kubernetes.lifecycle.test_creation import made
