@@ -22,10 +22,11 @@ number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITL
 _CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
 _ASSIGNED = re.compile(
     r"((?:password|passwd|pwd|token|secret|credential|api_?key|authorization)[\w-]{0,40}+"
-    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)[^\s\"',;&)}\]]{1,4096}",
+    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?:token\s{1,4})?[^\s\"',;&)}\]]{1,4096}",
     re.IGNORECASE,
 )
-"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``."""
+"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``, and Jupyter's
+``Authorization: token …``."""
 _GIVEN = re.compile(
     r"""
     (?: (?<![\w%-]) [A-Z][A-Z0-9_]{1,63}+ =(?!=)

@@ -1204,7 +1204,9 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
         ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "names no %image"),
     ],
 )
-@pytest.mark.parametrize("word", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+@pytest.mark.parametrize(
+    "word", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"]
+)
 def test_an_image_that_cannot_be_pulled_has_a_remedy(
     word: str, header: str, why: str, hint: str
 ) -> None:
@@ -1219,6 +1221,37 @@ def test_an_image_that_cannot_be_pulled_has_a_remedy(
     assert hint in error.hint
     missing = replace(status, reason="CreateContainerConfigError")  # a Secret, for example
     assert "%image" not in explain(ON_CLUSTER, missing, {}, Path("/nowhere")).hint
+
+
+def unpulled(header: str, why: str) -> str:
+    """Return the hint of a job whose image could not be pulled."""
+    one = ReplicaStatus(replica("worker-0"), State.PENDING, reason=f"Failed: {why}")
+    status = Status(State.FAILED, (one,), reason="ErrImagePull", message=f"worker-0: {why}")
+    status = replace(status, decided_by=one.replica)
+    return explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere")).hint
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        *("401 Unauthorized", "403 Forbidden", "access denied", "authentication required"),
+        *("authorization failed", "no basic auth credentials"),
+    ],
+)
+def test_a_registry_that_asks_for_a_password_is_given_a_secret(why: str) -> None:
+    assert "%imagePullSecret" in unpulled("%framework=tensorflow\n", why)
+    assert "%imagePullSecret" not in unpulled("%framework=tensorflow\n", "not found")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("%packages=a", "%requirements=a.txt", "%base=a", "%registry=a", "%apt=a"),
+        *("%condaEnv=a", "%dockerfile=a", "%s2iBuilder=a", "%worker=1; %apt = a"),
+    ],
+)
+def test_an_image_that_ciao_built_is_not_called_the_users(line: str) -> None:
+    assert unpulled(f"%image=x\n{line}\n", "not found").startswith("The image was built")
 
 
 def test_readings_of_the_killed_replica_replace_the_limit() -> None:

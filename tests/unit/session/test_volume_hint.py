@@ -30,6 +30,12 @@ JOB = Job(
     ("said", "hint"),
     [
         ("PermissionError: [Errno 13] Permission denied: '/runs/one'", "the volume team in /runs."),
+        ("chown: Operation not permitted: '/runs/one'", "the volume team in /runs."),
+        ("Permission denied '/runs/one'", "the volume team in /runs."),
+        (
+            "Permission denied: '/runs/one'\nPermission denied: '/etc/x'",
+            "the volume team in /runs.",
+        ),
         ("Permission denied: '/srv/x'", "the volume host:/srv in /srv."),
         ('mkdir: Permission denied: "checkpoint/x"', "the claim of %checkpoint in checkpoint."),
         ("OSError: [Errno 30] Read-only file system: 'input/new'", "in input can only be read:"),
@@ -74,3 +80,12 @@ def test_the_last_denial_counts_and_this_machine_has_its_own_words() -> None:
         header=HEADER,
     )
     assert volume_hint("Permission denied: '/runs/a'", here) == ""
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [("%checkpoint\n", True), ("%checkpoint=a?b=c\n", True), ("%framework=jax\n", False)],
+)
+def test_a_claim_for_checkpoints_is_named_where_the_job_has_one(header: str, named: bool) -> None:
+    found = volume_hint("Permission denied: 'checkpoint/x'", replace(JOB, header=header))
+    assert bool(found) == named
