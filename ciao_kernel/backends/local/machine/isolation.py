@@ -14,7 +14,7 @@ from ciao_kernel.backends.local.machine import private_network
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault
 
-_ROOT = str(Path(__file__).parents[3])
+_ROOT = str(Path(__file__).parents[4])
 
 
 def is_isolated(settings: Settings) -> bool:
