@@ -48,6 +48,7 @@ def test_a_password_may_contain_a_slash(text: str, shown: str | None) -> None:
         ("https://conda.anaconda.org/t/ab-123/team", True),
         ("https://conda.anaconda.org/t/ab-123/3team/linux-64", True),
         ("https://user:word@host/simple", True),
+        ("https://a.b/x https://conda.anaconda.org/t/ab-123/team", True),
         ("https://conda.anaconda.org/t/AB_c/team", True),
         ("see https://discuss.pytorch.org/t/cuda-error/12345", False),
         ("(https://discuss.pytorch.org/t/cuda-error/12345/7)", False),
