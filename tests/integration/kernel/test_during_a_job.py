@@ -139,7 +139,8 @@ def test_kernel_is_shown_busy_until_the_job_ends(kernel: Kernel, place: Place) -
     assert request.events.count("reply") == 1
     # shell and iopub are two sockets, so only the kernel's own order can be told: outputs,
     # then idle as the last of all.
-    assert [event for event in request.events if event != "reply"][-1] == "status:idle"
+    shown = [event for event in request.events if event != "reply"]
+    assert shown[-1] == "status:idle", f"{shown[-3:]} after {request.text[-200:]!r}"
 
 
 def test_question_that_stands_in_line_before_the_job(kernel: Kernel, place: Place) -> None:

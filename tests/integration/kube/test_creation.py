@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.lifecycle import creation, unfinished
+from ciao_kernel.backends.kubernetes.lifecycle import creation, source_owners, unfinished
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event
@@ -90,6 +90,7 @@ def test_a_connection_that_is_cut_once_changes_nothing(
     async def main() -> None:
         async with client(server.answer, patience=20) as api:
             await creation.create(Target(api, "team"), made(), print)
+            await source_owners.wait_until_all_owned(60)
 
     asyncio.run(main())
     assert server.objects.names() == WHOLE
@@ -102,7 +103,10 @@ def test_a_connection_that_is_cut_once_changes_nothing(
 def test_after_an_outage_the_next_kernel_settles_what_is_left(
     rules: tuple[dict[str, list[str]], ...], number: int, when: str
 ) -> None:
-    """Neither the rest of the submission nor its removal reached the server."""
+    """Neither the rest of the submission nor its removal reached the server.
+
+    A job that lacks nothing but the owner of its sources runs.
+    """
     server = Server(ApiObjects(*rules, created=time.time() - LONG_AGO))
     server.cut, server.for_good = (number, when), True
     shown: list[Event] = []
@@ -110,9 +114,12 @@ def test_after_an_outage_the_next_kernel_settles_what_is_left(
     async def main() -> None:
         async with client(server.answer) as api:
             target = Target(api, "team")
-            with pytest.raises(ClusterFault):
+            runs = not rules and number >= len(WHOLE)
+            with contextlib.nullcontext() if runs else pytest.raises(ClusterFault):
                 await creation.create(target, made(), shown.append)
-            assert "could not be removed, and may exist" in str(shown)
+            await source_owners.wait_until_all_owned(60)
+            said = "does not own its ConfigMap" if runs else "could not be removed, and may exist"
+            assert said in str(shown)
             server.cut, server.for_good = None, False
             _mount(server.objects)
             await unfinished.settle(target, "ada@laptop", shown.append, 60)
@@ -127,7 +134,7 @@ PROGRAM = textwrap.dedent(
     """
     import asyncio, sys
     from ciao_kernel.backends.kubernetes.cluster.target import Target
-    from ciao_kernel.backends.kubernetes.lifecycle import creation
+    from ciao_kernel.backends.kubernetes.lifecycle import creation, source_owners
     from ciao_kernel.kube.client import Client
     from tests.integration.kube.test_responses import access
     from tests.unit.backends.kubernetes.lifecycle.test_creation import made
@@ -135,6 +142,7 @@ PROGRAM = textwrap.dedent(
     async def main():
         async with Client(access(sys.argv[1]), 60) as api:
             await creation.create(Target(api, "team"), made(), print)
+            await source_owners.wait_until_all_owned(60)
 
     asyncio.run(main())
     """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifests import job_objects
@@ -127,7 +128,9 @@ class Kept:
                 return web.json_response(found)
             gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
             return web.json_response(gone, status=404)
-        return web.json_response({"items": [], "metadata": {"name": "team"}})
+        served = [{"name": kind} for api in apis.ALL if api.path == path for kind in api.plurals]
+        found = {"resources": served} if served else {"items": [], "metadata": {"name": "team"}}
+        return web.json_response(found)
 
 
 def test_an_edited_cell_gets_the_next_name_and_a_deleted_job_frees_its_own() -> None:

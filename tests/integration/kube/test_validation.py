@@ -154,7 +154,8 @@ def test_a_name_is_free_as_soon_as_its_last_pod_is_gone(what: str, gone: bool) -
 
     async def answer(request: web.Request) -> web.StreamResponse:
         by_heart = request.query.get("resourceVersion") == "0"
-        if request.method == "GET":  # the rights are asked for by POST, once
+        # The rights are asked for by POST, and what the cluster serves for all namespaces: once.
+        if request.method == "GET" and "/namespaces/" in request.path:
             asked.append(by_heart)
         there = "/b" not in request.path and "=b" not in request.query.get("labelSelector", "")
         there = there and (by_heart or not gone)
@@ -173,5 +174,33 @@ def test_a_name_is_free_as_soon_as_its_last_pod_is_gone(what: str, gone: bool) -
             asked.clear()
             assert not await validation.taken(target, jobs, "b")
             assert set(asked) == {True}
+
+    asyncio.run(main())
+
+
+def test_kinds_that_the_cluster_does_not_serve_are_not_asked_for_a_name() -> None:
+    jobs = "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            asked.append(request.path.rpartition("/namespaces/team/")[2])
+        if request.path == "/apis/kubeflow.org/v1":
+            names = [{"name": name} for name in ("tfjobs", "pytorchjobs", "tfjobs/status")]
+            return web.json_response({"resources": names})
+        if request.path == PODS:
+            return web.json_response({"items": []})
+        status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "none"}
+        return web.json_response(status, status=404)
+
+    async def main() -> None:
+        async with client(answer) as api:
+            target = Target(api, "team")
+            assert not await validation.taken(target, jobs, "a")
+            kinds = ["configmaps/a-next-try", "pods", "pytorchjobs/a", "tfjobs/a"]
+            assert sorted(set(asked) & {*kinds, "mpijobs/a", "trainjobs/a"}) == kinds
+            asked.clear()
+            assert not await validation.taken(target, jobs, "b", asks_own=False)
+            assert sorted(asked) == ["configmaps/b-next-try", "pods", "pytorchjobs/b"]
 
     asyncio.run(main())

@@ -29,6 +29,9 @@ _AT_ONCE = 8
 _CONNECTIONS = 4
 """Questions about one name that are asked together: each needs a connection, and after a pause
 between two cells a handshake takes longer than a few short answers."""
+_ABSENT = "kinds at "
+_STAYS_ABSENT = 60.0
+"""Seconds in which a cluster without an API is not asked for it again."""
 _FROM_CACHE = {"resourceVersion": "0"}
 """Query for the API server's memory, which saves it a read of its database."""
 
@@ -86,8 +89,8 @@ async def _there(
     pods = f"/api/v1/namespaces/{target.namespace}/pods"
     api = apis.of_resource(apis.resource_of(path))
     query = {"labelSelector": f"{api.job_label}={name}", **how}
-    own = [api.at(target.namespace, kind) for kind in await _served(target, api)]
-    same = [f"{kind}/{name}" for kind in own if asks_own or kind != path]
+    siblings = {api.at(target.namespace, kind) for kind in await _served(target, api)} - {path}
+    same = [f"{kind}/{name}" for kind in [*([path] if asks_own else []), *sorted(siblings)]]
     same.append(next_try.path(target.namespace, name))
     others = await asyncio.gather(
         *(_readable(target, other) for other in apis.ALL if other is not api)
@@ -125,10 +128,14 @@ async def _readable(target: Target, api: Api) -> list[str]:
 async def _served(target: Target, api: Api) -> Sequence[str]:
     """Return the kinds of an API that the cluster serves, or all if this user may not ask."""
     kinds = [plural.partition(".")[0] for plural in api.plurals]
+    if target.client.cache_get(_ABSENT + api.path):
+        return []
     try:
         served = await target.kinds(api.path)
     except Refused:
         return kinds
+    if not served:
+        target.client.cache_set(_ABSENT + api.path, {"absent": True}, _STAYS_ABSENT)
     return [kind for kind in kinds if kind in served]
 
 
