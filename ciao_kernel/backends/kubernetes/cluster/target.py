@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.object_fields import many
+from ciao_kernel.background import cancel_all
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -91,9 +92,7 @@ class Target:
                 if item:
                     yield path, item
         finally:
-            for answer in asked:
-                answer.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await cancel_all(asked)
         if closed is not None and not seen:  # this user may see no kind at all
             raise Refused(
                 closed.message,

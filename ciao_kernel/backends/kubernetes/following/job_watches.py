@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.following.replica_tracker import trimmed
+from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.watch import WatchedList
@@ -45,9 +46,7 @@ class JobWatches:
 
     async def close(self) -> None:
         """Stop watching."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
 
     @property
     def lists(self) -> tuple[WatchedList, WatchedList]:

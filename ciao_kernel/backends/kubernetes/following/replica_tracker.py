@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
+from ciao_kernel.background import cancel_all
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import WatchedList
@@ -82,9 +83,7 @@ class ReplicaTracker:
     async def close(self) -> None:
         """Stop reading."""
         readers = [task for one in self._members.values() for task in one.readers.values()]
-        for task in readers:
-            task.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+        await cancel_all(readers)
 
     def update(self, touched: Mapping[str, Object], job: str) -> None:
         """Take the changes, and start the readers of new pods.

@@ -20,6 +20,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
 from ciao_kernel.backends.kubernetes.output.removals import Removals
 from ciao_kernel.backends.kubernetes.states import foreseen, status
+from ciao_kernel.background import cancel_all
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.incoming_files import Receiver
@@ -189,9 +190,7 @@ class OutputFetch:
         for task in tasks:
             task.cancel()
         await self._removals.close()
-        for task in tasks:  # their ends had the same time
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)  # their ends had the same time
         if self._reader is not None:
             await self._reader.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from ciao_kernel.background import cancel_all
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.model import Event, Notice, Replica
 
@@ -64,6 +65,4 @@ class Removals:
         """End the removals; those that have begun get some time."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
