@@ -3,9 +3,8 @@
 The source comes first (a ConfigMap), then the job, which then becomes the owner of its source, in
 the background (:mod:`source_owners`). A kernel that is killed in between leaves a source without a
 job, which holds no GPU, or a job that runs although it does not own its source yet;
-:mod:`unfinished` settles both. A Service and a
-TrainingRuntime belong to a source, and so to the job: they need no further rights, and are deleted
-with the source in any case.
+:mod:`unfinished` settles both. A Service and a TrainingRuntime belong to a source, and so to the
+job: they need no further rights, and are deleted with the source in any case.
 
 A user who may neither patch nor delete ConfigMaps cannot do that: there the job comes first, and
 its source is created with its owner. A kernel that is killed in between leaves a job that waits,
