@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ciao_kernel.builders.dockerfile import instructions
 from ciao_kernel.builders.dockerfile_rewrite import original_line
+from ciao_kernel.builders.pip_errors import NO_MATCH
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import PodResult
@@ -52,7 +53,6 @@ _SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+)")
 _MISSING = re.compile(r"lstat /kaniko/buildcontext/(\S+?): no such file")
 _EXIT = re.compile(r"waiting for process to exit: exit status (\d+)")
 _INDEX = re.compile(r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout")
-_NO_PACKAGE = re.compile(r"No matching distribution found for (\S[^\r\n\"]*)")
 _PIP = re.compile(r"\bpip[\d.]*\b|^(?:Collecting|Looking in indexes)\b", re.MULTILINE)
 _ASKS = re.compile(r"EOFError|User for \S+:|40[13] (?:Client )?Error|Credentials not correct")
 _NO_DEB = re.compile(r"Unable to locate package (\S+)")
@@ -181,7 +181,7 @@ def _command_error(lines: Sequence[str], text: str, name: str, code: int) -> Cia
             "the base image has no conda, which %condaEnv needs.",
             "Name an image with conda: %base=…, such as a miniforge image.",
         )
-    if match := _NO_PACKAGE.search(wrote):
+    if match := NO_MATCH.search(wrote):
         away = _INDEX.search(wrote)
         return SourceError(
             f"pip finds no {match[1].strip()} in the build"

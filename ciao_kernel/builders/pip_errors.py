@@ -8,7 +8,8 @@ from collections.abc import Callable
 from ciao_kernel.delivery.packages import pip
 from ciao_kernel.errors import SourceError
 
-_NO_WHEEL = re.compile(r"No matching distribution found for (\S[^\r\n]*)")
+NO_MATCH = re.compile(r"No matching distribution found for (\S[^\r\n\"]*?)(?: \(from |[\r\n\"]|$)")
+"""What pip does not find. pip 26.3 also says here what needs it: `lib>=9 (from app)`."""
 _HAS = re.compile(
     r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?"
     r"(?:(?!satisfies the requirement).)* \(from versions: ([^()]+)\)"
@@ -46,7 +47,7 @@ def explained(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
             f"the packages are not compatible: {why[:400]}.", "Change a requested version."
         )
     told = error.explained()
-    lacks = _NO_WHEEL.search(text) or _UNFIT.search(text)
+    lacks = NO_MATCH.search(text) or _UNFIT.search(text)
     if lacks and "pip cannot install" in told.message:
         has = _HAS.search(text)
         by, versions = (has[1] or "", has[2]) if has else ("", "")

@@ -167,6 +167,10 @@ EXIT = BUILD + "error building stage: failed to execute command: waiting for pro
         ),
         (["ERROR: No matching distribution found for x", EXIT + "exit status 1"], "finds no x in"),
         (
+            ["ERROR: No matching distribution found for x>=9 (from app)", EXIT + "exit status 1"],
+            "finds no x>=9 in the build.",
+        ),
+        (
             ["User for 10.0.0.1: pip", "EOFError: EOF", EXIT + "exit status 2"],
             "requires authentication",
         ),
