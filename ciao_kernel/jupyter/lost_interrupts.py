@@ -15,11 +15,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import FrameType
 
 _PAUSE = 0.02
 """Seconds until the interrupt is raised again: the swallowing function ends meanwhile."""
@@ -30,7 +31,7 @@ def raising_again() -> Iterator[None]:
     """Raise swallowed interrupts again during the body, which is plain code.
 
     RunningCells uses it. It must be entered in the main thread, while SIGINT raises
-    KeyboardInterrupt. A hook that the body sets stays.
+    KeyboardInterrupt. A hook or a handler that the body sets stays.
     """
     before = sys.unraisablehook
     main, process = threading.get_ident(), os.getpid()
@@ -40,15 +41,10 @@ def raising_again() -> Iterator[None]:
         # A forked process shows the report: its parent was interrupted too.
         here = running and threading.get_ident() == main and os.getpid() == process
         if here and issubclass(unraisable.exc_type, KeyboardInterrupt):
-            # threading.Thread would wait here for its start, and swallow the next one.
-            _thread.start_new_thread(interrupt, ())
+            again = _Again(lambda: running)
+            again.start()
         else:
             before(unraisable)
-
-    def interrupt() -> None:
-        time.sleep(_PAUSE)
-        if running:
-            signal.pthread_kill(main, signal.SIGINT)
 
     sys.unraisablehook = hook
     try:
@@ -57,3 +53,46 @@ def raising_again() -> Iterator[None]:
         running = False
         if sys.unraisablehook is hook:
             sys.unraisablehook = before
+
+
+class _Again:
+    """One interrupt that is sent until it has arrived.
+
+    A signal that comes just before the main thread waits in the system (time.sleep, a read) does
+    not end that wait, and Python calls the handler only after it. The sender needs the GIL, which
+    the main thread gives away at this very moment, so this is not rare.
+
+    Args:
+        running: Whether the cell still runs.
+    """
+
+    def __init__(self, running: Callable[[], bool]) -> None:
+        self._running = running
+        self._main = threading.get_ident()
+        self._starting = True
+        self._came = False
+        self._usual = signal.getsignal(signal.SIGINT)
+
+    def start(self) -> None:
+        """Start to send; in the main thread."""
+        if callable(self._usual):
+            signal.signal(signal.SIGINT, self._arrived)
+            # threading.Thread would wait here for its start, and swallow the next one.
+            _thread.start_new_thread(self._send, ())
+            self._starting = False
+
+    def _send(self) -> None:
+        time.sleep(_PAUSE)
+        while self._running() and not self._came:
+            signal.pthread_kill(self._main, signal.SIGINT)
+            if signal.getsignal(signal.SIGINT) != self._arrived:
+                return  # it has arrived, or the cell has set its own handler, which gets it once
+            time.sleep(_PAUSE)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self._starting:
+            return  # Python would ignore an exception here too; the next one comes soon
+        assert callable(self._usual)
+        self._came = True
+        signal.signal(signal.SIGINT, self._usual)
+        self._usual(number, frame)
