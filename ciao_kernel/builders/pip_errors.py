@@ -8,7 +8,9 @@ from collections.abc import Callable
 from ciao_kernel.delivery.packages import pip
 from ciao_kernel.errors import SourceError
 
-NO_MATCH = re.compile(r"No matching distribution found for (\S[^\r\n\"]*?)(?: \(from |[\r\n\"]|$)")
+NO_MATCH = re.compile(
+    r"No matching distribution found for (\S[^\r\n\";]*?)(?: ?;| \(from |[\r\n\"]|$)"
+)
 """What pip does not find. pip 26.3 also says here what needs it: `lib>=9 (from app)`."""
 _HAS = re.compile(
     r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?"

@@ -37,8 +37,9 @@ for round in range(240):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
 
-OWN_HANDLER = """
-import signal, time
+BEGIN = """
+import _thread, os, signal, time
+from ciao_kernel.jupyter import lost_interrupts
 from ciao_kernel.jupyter.lost_interrupts import raising_again
 
 calls = []
@@ -46,18 +47,57 @@ class Final:
     def __del__(self):
         raise KeyboardInterrupt
 
+def until(true):
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end, calls
+        time.sleep(0.01)
+"""
+
+OWN_HANDLER = (
+    BEGIN
+    + """
+lost_interrupts._PAUSE = 0.5
 with raising_again():
     signal.signal(signal.SIGINT, lambda *_: calls.append(1))
     Final()
-    time.sleep(0.5)
-    assert calls == [1], calls
+    until(lambda: calls)
     mine = lambda *_: calls.append(2)
     Final()
     signal.signal(signal.SIGINT, mine)  # the code changes its mind before the interrupt is back
-    time.sleep(0.5)
-    assert calls == [1, 2], calls
-    assert signal.getsignal(signal.SIGINT) is mine
+    until(lambda: len(calls) == 2)
+    Final()
+    usual = signal.getsignal(signal.SIGINT)
+    outer = lambda *each: (calls.append(3), usual(*each))
+    signal.signal(signal.SIGINT, outer)
+    until(lambda: len(calls) == 4)
+    time.sleep(1)
+    assert calls == [1, 2, 3, 2], calls
+    assert signal.getsignal(signal.SIGINT) is outer
 """
+)
+
+NO_THREAD = (
+    BEGIN
+    + """
+def refuse(*_):
+    raise RuntimeError("can't start new thread")
+
+real = _thread.start_new_thread
+with raising_again():
+    _thread.start_new_thread = refuse
+    try:
+        Final()
+    finally:
+        _thread.start_new_thread = real
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        until(lambda: False)
+    except KeyboardInterrupt:
+        calls.append("interrupted")
+assert calls == ["interrupted"]
+"""
+)
 
 
 @pytest.mark.parametrize("program", [ROUNDS, OWN_HANDLER], ids=["before-a-wait", "own-handler"])
@@ -67,3 +107,11 @@ def test_an_interrupt_arrives_once(program: str) -> None:
     )
     assert done.stderr == ""
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_next_interrupt_counts_if_no_thread_can_start() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_THREAD], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "can't start new thread" in done.stderr

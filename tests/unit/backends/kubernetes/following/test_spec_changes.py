@@ -58,3 +58,15 @@ def test_the_author_is_who_wrote_the_spec_last() -> None:
     same = [{**one, "time": "2026-01-01T00:00:00Z"} for one in fields]
     before = {"metadata": {"managedFields": same[:1]}}
     assert author(before, {"metadata": {"managedFields": same}}) == "kubectl-edit"
+
+
+def test_who_loses_fields_to_the_author_is_not_the_author() -> None:
+    """The API server shortens the entry of who set these fields before, and keeps its time."""
+    second = "2026-01-01T00:00:00Z"
+    ours = {"manager": "ciao", "operation": "Update", "time": second, "fieldsV1": {"f:suspend": {}}}
+    kueue = {"manager": "kueue", "operation": "Update", "time": second}
+    before = {"metadata": {"managedFields": [ours]}}
+    for order in ([{**ours, "fieldsV1": {}}, kueue], [kueue, {**ours, "fieldsV1": {}}]):
+        assert author(before, {"metadata": {"managedFields": order}}) == "kueue"
+    again = {**ours, "fieldsV1": {"f:replicas": {}}}
+    assert author(before, {"metadata": {"managedFields": [again]}}) == "ciao"
