@@ -159,16 +159,16 @@ def test_a_rollout_takes_jobs_that_end_with_their_kernels_and_no_detached_ones(
         assert gateway.team.phases(f"{name}-detached") == ["Running"]
 
 
-def test_a_kernel_that_is_culled_while_its_job_is_silent(gateway: Gateway, rolled_out: Api) -> None:
-    """Which is not so by default: test_enterprise_gateway.py."""
-    leaves = gateway.start(rolled_out)
-    running(leaves, "left")
-    takes = gateway.start(rolled_out, KERNEL_USERNAME="grace")
-    ours(takes, "taken")
-    for kernel in (leaves, takes):
-        until(lambda one=kernel: one.id not in rolled_out.kernels(), "the kernel to be culled", 240)
-    gone(gateway.team, "taken")
-    # Nobody is there then who could stop it.
-    until(lambda: leaves.id not in gateway.team.kernels(), "the kernel's pod to go", 120)
-    assert "left" in gateway.team.jobs()
-    assert gateway.team.phases("left") == ["Running"]
+def test_a_kernel_whose_job_is_silent_is_never_idle(gateway: Gateway, rolled_out: Api) -> None:
+    """Its table shows the elapsed time: activity, even to a gateway that culls busy kernels.
+
+    The kernel beside it does nothing, and is culled.
+    """
+    follows = gateway.start(rolled_out)
+    running(follows, "left")
+    idle = gateway.start(rolled_out)
+    detached(idle, "left-detached")
+    until(lambda: idle.id not in rolled_out.kernels(), "the idle kernel to be culled", 240)
+    assert follows.id in rolled_out.kernels()
+    for name in ("left", "left-detached"):
+        assert gateway.team.phases(name) == ["Running"]

@@ -16,6 +16,7 @@ from tests.cluster.programs import programs
 from tests.cluster.waiting import until
 
 NAMESPACE = "kueue-system"
+_DEPLOYMENT = "deployment/kueue-controller-manager"
 FRAMEWORKS = ("kubeflow.org/tfjob", "kubeflow.org/pytorchjob", "trainer.kubeflow.org/trainjob")
 """What deploy/team/README.md asks for."""
 _OURS = ("tfjob", "pytorchjob", "trainjob", "clusterqueue", "cohort", "resourceflavor", "workload")
@@ -34,10 +35,20 @@ def start(cluster: Cluster) -> None:
     ]
     content = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=content)
-    cluster.kubectl(
-        "rollout", "status", "deployment/kueue-controller-manager", "-n", NAMESPACE,
-        "--timeout=140s",
-    )  # fmt: skip
+    _wait(cluster)
+
+
+def restart(cluster: Cluster) -> None:
+    """Start it anew, because it has to find kinds that were installed after it.
+
+    Its webhook of TrainJobs refuses every runtime that was not served when it started.
+    """
+    cluster.kubectl("rollout", "restart", _DEPLOYMENT, "-n", NAMESPACE)
+    _wait(cluster)
+
+
+def _wait(cluster: Cluster) -> None:
+    cluster.kubectl("rollout", "status", _DEPLOYMENT, "-n", NAMESPACE, "--timeout=140s")
     until(lambda: _answers(cluster), "Kueue's webhooks to answer", 90, every=0.5)
 
 

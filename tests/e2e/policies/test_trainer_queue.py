@@ -16,6 +16,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import TRAIN, Team, made, rules
+from tests.e2e.policies import kueue
 from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = [
@@ -38,6 +39,7 @@ print("done")
 def trained(queues: Cluster, with_trainer: None) -> Cluster:
     """The cluster with Kueue has Trainer too."""
     queues.trainer()
+    kueue.restart(queues)
     return queues
 
 
