@@ -136,7 +136,9 @@ class Reader:
         )  # fmt: skip
         self.output += done.stdout + done.stderr
         wanted = block.word if block.kind == "fails" else "0"
-        assert str(done.returncode) == wanted, f"{block.place}: {line}\n{self.output}"
+        assert str(done.returncode) == wanted, (
+            f"{block.place}: {line}: {done.returncode}\n{self.output}"
+        )
         return done.stdout
 
     def checkout(self) -> Path:
