@@ -21,12 +21,12 @@ _TOKEN = re.compile(r"(?<!:/)/t/[A-Za-z0-9_-]++(?=/(?!\d++(?:[/?#),.]|\Z)))")
 number follows, it is the topic of a forum: ``https://discuss.pytorch.org/t/TITLE/123``."""
 _CREDENTIALS = re.compile(r"\b((?:bearer|basic)\s{1,4})[\w.~+/=-]{6,}+", re.IGNORECASE)
 _ASSIGNED = re.compile(
-    r"((?:password|passwd|pwd|token|secret|credential|api_?key|authorization)[\w-]{0,40}+"
-    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?:token\s{1,4})?[^\s\"',;&)}\]]{1,4096}",
+    r"((?:(?:password|passwd|pwd|token|secret|credential|api_?key|authorization|signature)"
+    r"[\w-]{0,40}+|[?&](?:sig|_state))[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?:token\s{1,4})?[^\s\"',;&)}\]]{1,4096}",
     re.IGNORECASE,
 )
-"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``, and Jupyter's
-``Authorization: token …``."""
+"""A value whose name says that it is secret: ``token=…``, ``"HF_TOKEN": "…"``, Jupyter's
+``Authorization: token …``, and what signs an address or names an upload of a registry."""
 _GIVEN = re.compile(
     r"""
     (?: (?<![\w%-]) [A-Z][A-Z0-9_]{1,63}+ =(?!=)

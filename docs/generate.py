@@ -86,11 +86,22 @@ def settings(_: Table) -> str:
     return directive_help._table(rows)
 
 
+def images(_: Table) -> str:
+    """Return the table of the frameworks' own images."""
+    registry = Registry(third_party={})
+    rows = [("Framework", "Image")]
+    for name in registry._names("frameworks"):
+        image = registry.framework(name).image
+        rows.append((f"`{name}`", f"`{image}`" if image else "none: name one"))
+    return directive_help._table(rows)
+
+
 FILES: dict[str, dict[str, Callable[[Table], str]]] = {
     "README.md": {"directives": directive_help.markdown},
     "docs/magics.md": {"directives": directive_help.reference},
     "docs/commands.md": {"verbs": verbs},
     "docs/settings.md": {"settings": settings},
+    "docs/packages.md": {"images": images},
     rights.README: {
         "rules": lambda _: rights.table(OPERATOR_V1),
         "jobrules": lambda _: rights.table(JOB),

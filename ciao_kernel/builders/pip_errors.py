@@ -16,6 +16,8 @@ _HAS = re.compile(
     r"satisfies the requirement \S+(?: \(from (?!-r )([^()]+)\))?"
     r"(?:(?!satisfies the requirement).)* \(from versions: ([^()]+)\)"
 )
+_BUILDS = re.compile(r"No wheel: (\S+) of (\S+|the requirements) would be built")
+"""How :mod:`.pip_for_target` refuses a package."""
 _UNFIT = re.compile(r"(?<!\S)(\S+\.whl) is not a supported wheel")
 _KNOWN = 5
 """Number of versions that an error names: the newest of a package."""
@@ -48,6 +50,8 @@ def explained(error: pip.Failed, emit: Callable[[str], None]) -> Exception:
         return SourceError(
             f"the packages are not compatible: {why[:400]}.", "Change a requested version."
         )
+    if builds := _BUILDS.search(text):
+        return NoWheel(builds[1], by="" if builds[2] == "the requirements" else builds[2])
     told = error.explained()
     lacks = NO_MATCH.search(text) or _UNFIT.search(text)
     if lacks and "pip cannot install" in told.message:

@@ -3,7 +3,8 @@
 pip itself can choose wheels for another Python and platform. However, it takes two things from the
 Python that it runs in, and gets them here for the other Python: the installed packages, and the
 values for markers of requirements (``; python_version < "3.11"``). Markers of dependencies are
-known only when pip has found these packages, so ciao cannot evaluate them for pip.
+known only when pip has found these packages, so ciao cannot evaluate them for pip. And it refuses
+to build packages.
 
 The specification of markers names the function or the variable of Python behind each value
 (https://packaging.python.org/en/latest/specifications/dependency-specifiers/#environment-markers).
@@ -32,6 +33,7 @@ def main() -> None:
     _become(python, machine)
     sys.path.insert(0, where)
     importlib.import_module("pip")
+    _refuse_builds()
     if restricted:
         # Before 23.3, a dry run for another platform requires --target, and with it pip treats
         # nothing as installed. These releases of pip do not change any more.
@@ -42,6 +44,26 @@ def main() -> None:
     importlib.invalidate_caches()
     sys.argv = ["pip", *arguments]
     runpy.run_module("pip", run_name="__main__")
+
+
+def _refuse_builds() -> None:
+    """Let pip fail where it would run code of a package, on the machine of the user.
+
+    pip builds a source to learn what it requires. ``--only-binary`` keeps sources of an index away,
+    but not those whose address a line names, or a dependency of a wheel, and files of requirements
+    may switch it off. All releases of pip that ciao accepts come through this method.
+    """
+    errors: Any = importlib.import_module("pip._internal.exceptions")
+    sources: Any = importlib.import_module("pip._internal.distributions.sdist").SourceDistribution
+    sources.prepare_distribution_metadata  # noqa: B018  (an AttributeError if pip has changed)
+
+    def refuse(source: Any, *values: Any, **named: Any) -> None:
+        wanted = source.req
+        name = wanted.name or getattr(wanted.link, "filename", "") or "a package"
+        by = getattr(wanted.comes_from, "name", "") or "the requirements"
+        raise errors.InstallationError(f"No wheel: {name} of {by} would be built.")
+
+    sources.prepare_distribution_metadata = refuse
 
 
 def _become(python: str, machine: str) -> None:

@@ -32,7 +32,9 @@ from ciao_kernel.redaction import mask
 
 _SIGNED = re.compile(r"(?<![\w+.-])(https?://)[^/\s]+@([^\s#]+)")
 """An address with a user or a password, without its fragment."""
-_SOURCE = re.compile(r"\.(?:zip|tar\.\w+|tgz)\b")
+_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+")
+_SOURCE = re.compile(r"\.(?:zip|tar(?:\.\w+)?|tgz|tbz2?|txz|tlz)\b")
+"""An address of a source. pip also refuses to build what this does not see (pip_for_target)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ async def download(
         EnvironmentFault: There is no pip, or no space.
     """
     for line in wanted.lines:
-        if "git+" in line or _SOURCE.search(line.partition("://")[2]):
+        if _REPOSITORY.search(line) or _SOURCE.search(line.partition("://")[2]):
             raise NoWheel(package_line.wish(line))
         if line.startswith("--no-binary"):
             raise NoWheel(mask(line))

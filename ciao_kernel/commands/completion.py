@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -66,7 +67,8 @@ def processes(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[st
         if job.name == name and replica in map(str, job.replicas):
             values = [line.partition("=") for line in job.header.splitlines()]
             count = next((text for key, _, text in values if key == "%nprocPerNode"), "")
-            ranks = range(int(count)) if count.isdigit() else ()
+            # The header may be foreign.
+            ranks = range(int(count)) if re.fullmatch("[0-9]{1,3}", count) else ()
             names = [f"{name}/{replica}.{rank}" for rank in ranks]
             found += [one for one in names if one.startswith(prefix)]
     return found

@@ -16,7 +16,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     """Add ``--lines`` and ``--all``."""
     verb.epilog = "`ciao doctor` shows the path of the file, `ciao doctor --report` adds versions."
     verb.add_argument(
-        "--lines", type=int, default=50, metavar="N", help="show N lines (default: %(default)s)"
+        "--lines", type=int, default=50, metavar="N", help="show N lines, 50 if this is left out"
     )
     verb.add_argument(
         "--all",

@@ -58,8 +58,8 @@ def _setting(default: Any, kind: Kind, text: str) -> Any:
 class Settings:
     """All settings. ``origins`` has the place of each setting that is not built-in."""
 
-    backend: str = _setting("auto", Text(), "Where jobs run, for cells without %backend.")
-    builder: str = _setting("auto", Text(), "How code is delivered, for cells without %builder.")
+    backend: str = _setting("auto", Text(), "Where jobs run: auto, local or kubernetes.")
+    builder: str = _setting("auto", Text(), "Builder of the code: auto, or its name.")
     framework: str = _setting("", Text(), "Framework for cells without %framework.")
     python: str = _setting("", Text(), "Interpreter of local replicas; empty: the kernel's.")
     clean_policy: CleanPolicy = field(

@@ -277,7 +277,7 @@ def checked(path: Any, words: Sequence[str]) -> str:
         any(part in ("", ".", "..") for part in parts)
         or "\0" in str(path)
         or len(str(path)) > _LONGEST_PATH
-        or parts[0] == replica_files.OWN
+        or replica_files.OWN in parts
         or posixpath.normpath(path) != path
         or not is_asked(path, words)
     ):

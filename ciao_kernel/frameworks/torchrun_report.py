@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from ciao_kernel.model import exit_text
 
 START = re.compile(
-    rb"^(?:E\d{4} .*torch[./]distributed[./]elastic.*\] failed \(exitcode: "
-    rb"|W\d{4} .*torch[./]distributed[./]elastic.*\] (?:Sending process \d+ closing signal"
-    rb"|Received \d+ death signal))",
+    rb"^[EW]\d{4} [^\n]{0,300}?torch[./]distributed[./]elastic[^\]\n]{0,200}\] (?:"
+    rb"failed \(exitcode: |Sending process \d+ closing signal|Received \d+ death signal)",
     re.MULTILINE,
 )
 """The lines that come before the report, at the start of a line."""

@@ -48,7 +48,9 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
                 answer = super().send(request, **options)
             except Exception as error:
                 seconds = time.monotonic() - began
-                _log.debug("%s failed after %.3f s: %r", asked, seconds, error)
+                # Errors of requests quote the whole address, so only their kind is logged.
+                kind = type(error).__name__
+                _log.debug("%s failed after %.3f s: %s", asked, seconds, kind)
                 raise
             seconds = time.monotonic() - began
             _log.debug("%s: %d in %.3f s", asked, answer.status_code, seconds)

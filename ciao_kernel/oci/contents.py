@@ -36,9 +36,10 @@ _ENVIRONMENT = "/pyvenv.cfg"
 _SYSTEM = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
-_PIECE = 1 << 20
 _LARGEST = 64 << 20
 """Bytes of a file in the cache: the names in one layer."""
+_MOST = 100_000
+"""Names of one layer that matter; images have some hundreds."""
 _LINKS = 16
 """Maximum length of a chain of links."""
 
@@ -92,7 +93,7 @@ def installed(
         found = _read(cached)
         if found is None:
             size = int(layer.get("size") or 0)
-            if size > 20 * _PIECE:
+            if size > 20 << 20:
                 emit(
                     f"reading the packages of {repository.reference.name}, once "
                     f"({size / 1e6:,.0f} MB) …"
@@ -130,6 +131,8 @@ def _names(
     """Return the relevant paths in a layer, each with the target of its link, or ""."""
     import tarfile  # imported late: a kernel imports the builders when it starts
 
+    from ciao_kernel.oci import foreign_tar
+
     found: dict[str, str] = {}
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
@@ -137,21 +140,22 @@ def _names(
         pieces, came = iter(blob), hashlib.sha256()
         try:
             stream = cast(IO[bytes], Decompressor(_hashed(pieces, came)))
-            with tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE) as tar:
-                for member in tar:
-                    path = "/" + member.name.removeprefix("./").strip("/")
-                    if match := _PACKAGE.match(path):
-                        found[f"{match['site']}/{match['name']}.info"] = ""
-                    elif path.endswith(_ENVIRONMENT) and member.isfile():
-                        config = tar.extractfile(member)
-                        text = config.read(4096) if config else b""
-                        found[path] = "system" if _SYSTEM.search(text) else ""
-                    elif "/bin/python" in path or _WHITEOUT in path or _MUSL.match(path):
-                        # The target of a hard link starts at the root.
-                        root = "/" if member.islnk() else ""
-                        target = member.linkname.removeprefix("./")
-                        linked = member.issym() or member.islnk()
-                        found[path] = root + target if linked else ""
+            for member, tar in foreign_tar.members(stream):
+                if len(found) > _MOST:
+                    raise tarfile.ReadError("too many of its names matter")
+                path = "/" + member.name.removeprefix("./").strip("/")
+                if match := _PACKAGE.match(path):
+                    found[f"{match['site']}/{match['name']}.info"] = ""
+                elif path.endswith(_ENVIRONMENT) and member.isfile():
+                    config = tar.extractfile(member)
+                    text = config.read(4096) if config else b""
+                    found[path] = "system" if _SYSTEM.search(text) else ""
+                elif "/bin/python" in path or _WHITEOUT in path or _MUSL.match(path):
+                    # The target of a hard link starts at the root.
+                    root = "/" if member.islnk() else ""
+                    target = member.linkname.removeprefix("./")
+                    linked = member.issym() or member.islnk()
+                    found[path] = root + target if linked else ""
         except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
             raise Unreadable(
                 f"a layer of {repository.reference.name} cannot be read: {error}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,24 @@ def wheel(
         for path, text in files.items():
             packed.writestr(zipfile.ZipInfo(path, (2001, 9, 9, 1, 46, 40)), text)
     return f"{name}-{version}-{tag}.whl", buffer.getvalue()
+
+
+def source(name: str, version: str, code: str) -> bytes:
+    """A source distribution that runs code when it is asked what it needs."""
+    top = f"{name}-{version}"
+    files = {
+        "pyproject.toml": "[build-system]\nrequires = []\n"
+        'build-backend = "own"\nbackend-path = ["."]\n',
+        "own.py": code + "\n",
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+    }
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
+        for path, text in files.items():
+            member = tarfile.TarInfo(f"{top}/{path}")
+            member.size = len(text)
+            packed.addfile(member, BytesIO(text.encode()))
+    return buffer.getvalue()
 
 
 class Index(ThreadingHTTPServer):
@@ -71,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/files/"):
             self.server.stalled.set()
             self.server.stall.wait(60)
-            self.say(self.server.files[self.path.rpartition("/")[2]], "application/zip")
+            kind = "application/zip" if self.path.endswith(".whl") else "application/gzip"
+            self.say(self.server.files[self.path.rpartition("/")[2]], kind)
             return
         found = sorted(
             file

@@ -275,10 +275,53 @@ def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -
 
 
 def test_a_replica_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
-    for path in ("../a", "/etc/passwd", "a/../../b", "", ".ciao/returned.json", "a//b", 7):
+    for path in (
+        "../a",
+        "/etc/passwd",
+        "a/../../b",
+        "",
+        ".ciao/returned.json",
+        "a/.ciao/b",
+        "a//b",
+        7,
+    ):
         with pytest.raises(transfers.Damaged):
             incoming_files.checked(path, ["**"])
     assert incoming_files.checked("model/net.pt", ["model/"]) == "model/net.pt"
+
+
+@pytest.mark.parametrize(
+    ("word", "path"),
+    [
+        ("*a" * 10 + "b", "a" * 1000),
+        ("**/a" * 20 + "/b", "a/" * 500 + "c"),
+        ("**a" * 20 + "b", "a" * 1000),
+        ("**aaaa*aaaab" * 3, "a" * 1000),
+    ],
+)
+def test_no_word_of_a_replica_stops_the_kernel(word: str, path: str) -> None:
+    """With backtracking each of them would take longer than the universe is old."""
+    assert not incoming_files.is_asked(path, [word])
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "others"),
+    [
+        ("*.txt", ["a.txt", "a.txt.txt", "a.txt/b"], [".txt", "a/b.txt", "a.txtx"]),
+        ("a*b*c", ["abc", "abbcbc", "abc/d"], ["ab/c", "abcb"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/b/x/b", "a/.x/b/c"], ["a/xb", "b", "a"]),
+        ("**/*.pt", ["x.pt", "a/b/x.pt", "a.pt/b"], [".pt", "a/.x.pt"]),
+        ("**", ["a", ".a/b"], []),
+        ("a**z", ["az", "a/b/z", "azz"], ["a/b", "ba/z"]),
+        ("run-?/**", ["run-1/a", "run-1/.a/b"], ["run-10/a", "run-/a"]),
+        ("?a", ["ba"], [".a", "a", "b/a"]),
+    ],
+)
+def test_what_a_word_matches(word: str, found: list[str], others: list[str]) -> None:
+    for path in found:
+        assert incoming_files.is_asked(path, [word]), path
+    for path in others:
+        assert not incoming_files.is_asked(path, [word]), path
 
 
 def sends(*messages: tuple[bytes, object]) -> transfers.Execute:

@@ -102,6 +102,9 @@ def test_a_token_is_only_hidden_in_an_address(text: str, shown: str | None) -> N
         ("[client_secret_value = one]", "[client_secret_value = …]"),
         ("{credential=one}", "{credential=…}"),
         ("credential=one,two", "credential=…,two"),
+        ("/b?X-Amz-Signature=dead&x=1", "/b?X-Amz-Signature=…&x=1"),
+        ("/b?x=1&sig=Ab%3D", "/b?x=1&sig=…"),
+        ("/uploads/7?_state=abc-_ end", "/uploads/7?_state=… end"),
         ("get https://me:one@a.b/t/two/team x", "get https://…@a.b/t/…/team x"),
     ],
 )

@@ -25,8 +25,8 @@ from ciao_kernel.model.spec import OutputWay
 
 _Version = tuple[int, int, int]
 _RECORD, _LOCK = "returned.json", "returned.lock"
-_TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed")
-"""Names of the logs in that folder."""
+_TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed|place\.json")
+"""Names of the logs and the record in that folder."""
 
 
 @dataclass(frozen=True, slots=True)

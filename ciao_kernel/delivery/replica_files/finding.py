@@ -18,6 +18,9 @@ EVENT_FILES = "/**/*tfevents*"
 VALUES = ".ciao-values/"
 """Word for the values of ``%output`` that are too large for a termination message: the program
 writes them into this folder beside it. They are no files of the user."""
+_WILD = re.compile(r"((?<![^/])\*\*/|\*\*|\*|\?)")
+_LEAST = {"**/": "(?:.*?/)??", "**": ".*?", "*": "[^/]*?"}
+# What a wildcard matches, as little as possible.
 OWN = ".ciao"
 """Folder beside the program that is ciao's: it never counts as the program's."""
 
@@ -39,14 +42,35 @@ def pattern(word: str) -> re.Pattern[str]:
     """Return what matches the paths that a word names; a folder names all that is in it.
 
     As in a shell, a name that begins with a dot is not matched by a star or a question mark there.
+
+    Words may be foreign, so no word may cost more than its length times the square of the path's:
+    what follows a star is matched where it comes first, and never tried again behind that place.
+    Python has ``(?>…)`` for that from 3.11 on; ``(?=(?P<name>…))(?P=name)`` is the same.
     """
-    parts, before = [], "/"
-    for piece in re.split(r"(\*\*/?|\*|\?)", posixpath.normpath(word)):
-        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        first = r"(?!\.)" if piece in ("*", "?") and before.endswith("/") else ""
-        parts.append(first + (known.get(piece) or re.escape(piece)))
-        before = piece or before
-    return re.compile("(?:" + "".join(parts) + ")(?:/.*)?", re.DOTALL)
+    made, groups, before = "", 0, "/"
+    star = folders = -1  # where the last of each kind begins
+
+    def never_again(start: int) -> None:
+        nonlocal made, groups
+        made = f"{made[:start]}(?=(?P<g{groups}>{made[start:]}))(?P=g{groups})"
+        groups += 1
+
+    for piece in filter(None, _WILD.split(posixpath.normpath(word))):
+        if piece in ("*", "?") and before.endswith("/"):
+            made += r"(?!\.)"
+        if piece in _LEAST:
+            if star >= 0:
+                never_again(star)
+            if piece != "*" and folders >= 0:
+                never_again(folders)
+            star, folders = (len(made), folders) if piece == "*" else (-1, len(made))
+        made += _LEAST.get(piece) or ("[^/]" if piece == "?" else re.escape(piece))
+        before = piece
+    made += r"(?=/|\Z)"
+    for start in (star, folders):  # a star is inside the folders before it
+        if start >= 0:
+            never_again(start)
+    return re.compile(made + "(?:/.*)?", re.DOTALL)
 
 
 def find(base: str, words: list[str], skip: Sequence[str] = ()) -> Found:

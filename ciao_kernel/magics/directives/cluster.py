@@ -148,8 +148,8 @@ def directives() -> list[Directive]:
             (
                 "image", "image", ImageName(),
                 "Image of the replicas; it must contain Python and the framework.",
-                "%image=registry.example.com/tensorflow:2.21", "a setting for each framework",
-                False,
+                "%image=registry.example.com/tensorflow:2.21",
+                "the setting images, else the framework's", False,
             ),
             (
                 "context", "context", value_types.Word("the name of a context in the kubeconfig"),
@@ -208,7 +208,7 @@ def directives() -> list[Directive]:
             ),
             (
                 "backoffLimit", "backoff_limit", numeric_types.Count(0, 1000),
-                "Number of restarts after which the job fails.",
+                "Restart that fails the job, all replicas counted: 3 allows two restarts.",
                 "%backoffLimit=3", "", False,
             ),
             (

@@ -49,8 +49,8 @@ class LoggedFiles:
             marker: Its content; it is foreign input.
         """
         what, number = marker.get("ev"), marker.get("id")
-        if not self._job.on_cluster or not isinstance(number, int):
-            return []
+        if not self._job.on_cluster or type(number) is not int or number < 1:
+            return []  # the job's own folder is that of no run
         if what == "end" and marker.get("gives") is True and (words := _words(marker)):
             job = as_run(self._job, number, self._job.workdir)
             files = RunFiles(job, words, _BACK, self._backend, "python3")

@@ -17,7 +17,7 @@ from ciao_kernel.delivery.packages.requirements import read
 from ciao_kernel.errors import EnvironmentFault, SourceError
 from ciao_kernel.model import BuildSpec
 from tests.helpers.jobs import interrupted, wait
-from tests.helpers.packages import Index, serving, wheel
+from tests.helpers.packages import Index, serving, source, wheel
 
 
 class Kernel:
@@ -332,7 +332,15 @@ def test_options_and_files_of_a_file_are_honoured(kernel: Kernel, index: Index) 
 
 
 @pytest.mark.parametrize(
-    "wish", ["sdist", "absent==3", "app @ git+https://example.com/app", "exact>2"]
+    "wish",
+    [
+        "sdist",
+        "absent==3",
+        "app @ git+https://example.com/app",
+        "app @ hg+https://example.com/app",
+        "app @ https://example.com/app-1.tar",
+        "exact>2",
+    ],
 )
 def test_what_has_no_wheel(kernel: Kernel, index: Index, wish: str) -> None:
     index.files["sdist-1.0.tar.gz"] = b"source"
@@ -342,6 +350,29 @@ def test_what_has_no_wheel(kernel: Kernel, index: Index, wish: str) -> None:
         kernel.run(wish)
 
     assert str(raised.value).startswith(wish.partition(" ")[0])
+
+
+@pytest.mark.parametrize("how", ["of a dependency", "of a line", "of a constraint", "of an index"])
+def test_no_code_of_a_package_runs_here(kernel: Kernel, index: Index, how: str) -> None:
+    """A source is built by its own program. That of a package for a pod never runs here."""
+    ran = kernel.folder / "ran"
+    index.files["evil-1.0.tar.gz"] = source("evil", "1.0", f"open({str(ran)!r}, 'w')")
+    address = index.url.replace("/simple", "/files/evil-1.0.tar%2Egz")
+    index.files["evil-1.0.tar%2Egz"] = index.files["evil-1.0.tar.gz"]
+    index.add("app", "1.0", f"evil @ {address}" if how == "of a dependency" else "evil")
+    (kernel.folder / "held.txt").write_text(f"evil @ {address}\n")
+    file = {
+        "of a line": f"evil @ {address}\n",
+        "of a constraint": "evil\n-c held.txt\n",
+        "of an index": "--only-binary=:none:\nevil\n",
+    }.get(how, "app\n")
+
+    with pytest.raises(NoWheel) as raised:
+        kernel.run(file=file)
+
+    assert not ran.exists()
+    assert raised.value.wish.startswith("evil")
+    assert raised.value.by == ("app" if how == "of a dependency" else "")
 
 
 def test_a_conflict_is_explained(kernel: Kernel, index: Index) -> None:

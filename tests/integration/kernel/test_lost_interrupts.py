@@ -100,18 +100,19 @@ assert calls == ["interrupted"]
 )
 
 
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", program]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+
 @pytest.mark.parametrize("program", [ROUNDS, OWN_HANDLER], ids=["before-a-wait", "own-handler"])
 def test_an_interrupt_arrives_once(program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run(program)
     assert done.stderr == ""
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_next_interrupt_counts_if_no_thread_can_start() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", NO_THREAD], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run(NO_THREAD)
     assert (done.returncode, done.stdout) == (0, "")
     assert "can't start new thread" in done.stderr

@@ -147,3 +147,10 @@ def test_tab_offers_the_processes_of_torchrun() -> None:
     ]
     assert completion.processes("mine/worker-0.1", args) == ["mine/worker-0.1"]
     assert completion.processes("other/worker-0", args) == ["other/worker-0"]
+
+
+@pytest.mark.parametrize("count", ["99999999999", "²", "-1", "x", ""])
+def test_tab_believes_no_header_of_somebody_else(count: str) -> None:
+    job = replace(JOB, header=f"%worker=1\n%nprocPerNode={count}")
+    args = argparse.Namespace(known_jobs=lambda: [job])
+    assert completion.processes("mine/worker-0", args) == ["mine/worker-0"]

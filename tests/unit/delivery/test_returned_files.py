@@ -108,8 +108,10 @@ def test_the_replicas_of_a_file_are_named_in_their_order(tmp_path: Path) -> None
     assert one.replicas == ("worker-0", "worker-1", "worker-10")
 
 
-@pytest.mark.parametrize("name", ["worker-0.log", "worker-0.try-1.log"])
-def test_a_file_with_the_name_of_a_log_does_not_replace_it(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["worker-0.log", "worker-0.try-1.log", "place.json"])
+def test_a_file_with_the_name_of_a_log_or_record_does_not_replace_it(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).write_text("the log")
     put(tmp_path, FIRST, name, "of the program")
     assert (tmp_path / name).read_text() == "the log"

@@ -522,6 +522,32 @@ def test_a_search_that_was_cut_off_has_found_nothing_nearly() -> None:
     assert not replay.partial_match
 
 
+def test_fewer_equal_last_lines_than_were_delivered_are_searched_for_again() -> None:
+    """A rotation took the first of two equal lines."""
+    progress = ResumePosition()
+    Replay(progress).feed(line(0, b"a") + line(1, b"b") * 2)
+    body = line(1, b"b") + line(2, b"c")
+    for found in (True, False):
+        search = Replay(progress, Mode.SEARCH)
+        assert not search.feed(body if found else line(2, b"c"))
+        with pytest.raises(Mismatch):
+            search.end()
+        assert search.partial_match is found
+        assert progress.run == 1
+    assert said(Replay(progress, Mode.SEARCH).feed(body)) == b"c\n"
+
+
+def test_only_a_search_matches_in_part() -> None:
+    progress = ResumePosition()
+    Replay(progress).feed(line(1, b"b") * 2)
+    count = Replay(progress)
+    assert not count.feed(line(1, b"b"))
+    with pytest.raises(Mismatch):
+        count.end()
+    assert not count.partial_match
+    assert progress.run == 2
+
+
 def test_a_file_that_is_read_again_in_one_piece_is_not_delivered_again() -> None:
     lines = [line(number * 100, b"%d" % number) for number in range(11)]
     first, gap, new = Replay(ResumePosition()).feed(b"".join([*lines[:10], *lines[5:]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from ciao_kernel.backends.kubernetes import apis
@@ -35,6 +36,7 @@ _WORKDIR = "ciao-kernel/workdir"
 _HEADER = "ciao-kernel/header"
 _DETACHED = "ciao-kernel/detached"
 _MADE_OF = "ciao-kernel/made-of"
+_UID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 _ALL = "all"
 """Value of the annotation of the decider for jobs that succeed when all replicas do."""
@@ -124,11 +126,22 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         grace=surviving.grace_of(notes.get(_HEADER, "")),
         retries=surviving.retries_of(notes.get(_HEADER, "")),
         tries=int(notes.get(TRY, "1")),
-        first_uid=notes.get(FIRST_UID, ""),
+        first_uid=_uid(notes.get(FIRST_UID, "")),
         made_of=_pairs(notes.get(_MADE_OF, "{}")),
         owner=notes.get(_OWNER, ""),
         detached=notes.get(_DETACHED) == "true",
     )
+
+
+def _uid(text: str) -> str:
+    """Return a uid of an annotation; it names a folder here.
+
+    Raises:
+        ValueError: It cannot be one.
+    """
+    if text and not _UID.fullmatch(text):
+        raise ValueError("not a uid")
+    return text
 
 
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:

@@ -47,7 +47,7 @@ def between(before: Manifest, after: Manifest) -> list[str]:
 def author(before: Manifest, after: Manifest) -> str:
     """Return the API server's name of the spec's last writer: "kubectl-edit"; "" if unknown."""
     old = many(before, "metadata", "managedFields")
-    times = [_time_of(one) for one in old]
+    times = [_writing(one) for one in old]
     # An entry of who wrote before changes too if it loses fields to the new writer, but it keeps
     # its time. Times are whole seconds, so a second change by the same writer may keep it as well.
     writers = [
@@ -55,12 +55,12 @@ def author(before: Manifest, after: Manifest) -> str:
         for one in many(after, "metadata", "managedFields")
         if not one.get("subresource") and one not in old
     ]
-    writers = [one for one in writers if _time_of(one) not in times] or writers
+    writers = [one for one in writers if _writing(one) not in times] or writers
     last = max(writers, key=lambda one: str(one.get("time")), default={})
     return str(last.get("manager") or "")
 
 
-def _time_of(entry: Manifest) -> tuple[Any, ...]:
+def _writing(entry: Manifest) -> tuple[Any, ...]:
     return tuple(entry.get(key) for key in ("manager", "operation", "time"))
 
 

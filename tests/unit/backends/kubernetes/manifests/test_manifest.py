@@ -271,6 +271,14 @@ def test_an_object_of_somebody_else_is_no_job(notes: dict[str, str]) -> None:
         job_metadata.job(item, 0.0)
 
 
+@pytest.mark.parametrize("uid", ["/../..", "..", "a/b", "a" * 65, "a\0", "a\n"])
+def test_a_uid_of_an_annotation_leads_to_no_other_folder(uid: str) -> None:
+    item = objects("%framework=tensorflow\n").job
+    item["metadata"]["annotations"][job_metadata.FIRST_UID] = uid
+    with pytest.raises(ValueError, match="not a uid"):
+        job_metadata.job(item, 0.0)
+
+
 def test_a_few_modules_are_a_key_each_and_bytes_stay_bytes() -> None:
     made = build(source(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n", **{"a/b.py": b"\xff\0", "c.py": b"c"}))
     (item,) = made.objects
