@@ -8,6 +8,7 @@ kubectl, ciao does not write to a kubeconfig.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import ssl
@@ -29,6 +30,9 @@ _LEFT = 10.0
 _TIMEOUT = 30.0
 _NOT_SO = (400, 401)
 """Statuses of a server that does not accept the client's password in the header."""
+_rotated: dict[tuple[str, str, str], str] = {}
+"""The next refresh token, where an issuer takes each only once; by issuer, client and the token of
+the kubeconfig."""
 
 
 async def token(config: Entry) -> tuple[str, float]:
@@ -83,20 +87,36 @@ async def _refreshed(config: Entry) -> str:
             endpoint = str(known.get("token_endpoint") or "")
             if not endpoint.startswith("https://"):
                 raise _failed(f"{origin(issuer)} names no token endpoint with https")
-            return await _exchange(session, endpoint, config)
+            return await _exchanged(session, endpoint, config)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         # The error itself may quote a password of a proxy.
         raise _failed(f"{origin(issuer) or 'its issuer'}: {type(error).__name__}") from None
 
 
-async def _exchange(session: aiohttp.ClientSession, endpoint: str, config: Entry) -> str:
-    """Exchange the refresh token for an ID token.
+async def _exchanged(session: aiohttp.ClientSession, endpoint: str, config: Entry) -> str:
+    """Return an ID token for the newest refresh token, or for the one of the kubeconfig."""
+    given = config.text("refresh-token")
+    key = (config.text("idp-issuer-url"), config.text("client-id"), given)
+    if newest := _rotated.pop(key, ""):
+        with contextlib.suppress(ClusterFault):  # the user may have signed in again
+            return await _exchange(session, endpoint, config, newest, key)
+    return await _exchange(session, endpoint, config, given, key)
+
+
+async def _exchange(
+    session: aiohttp.ClientSession,
+    endpoint: str,
+    config: Entry,
+    refresh: str,
+    key: tuple[str, str, str],
+) -> str:
+    """Exchange a refresh token for an ID token, and keep the next refresh token.
 
     Servers accept the client's password in a header or in the form, some only one of them; the
     header is the standard.
     """
     name, password = config.text("client-id"), config.text("client-secret")
-    form = {"grant_type": "refresh_token", "refresh_token": config.text("refresh-token")}
+    form = {"grant_type": "refresh_token", "refresh_token": refresh}
     pair = base64.b64encode(f"{quote_plus(name)}:{quote_plus(password)}".encode()).decode()
     header = {"Authorization": f"Basic {pair}"}
     named = {"client_id": name} | ({"client_secret": password} if password else {})
@@ -106,6 +126,8 @@ async def _exchange(session: aiohttp.ClientSession, endpoint: str, config: Entry
     if not answer.get("id_token"):
         why = str(answer.get("error") or "")[:60]
         raise _failed(f"{origin(endpoint)} gave no ID token ({status} {why}".rstrip() + ")")
+    if following := str(answer.get("refresh_token") or ""):
+        _rotated[key] = following
     return str(answer["id_token"])
 
 
@@ -118,6 +140,8 @@ async def _ask(
         method, url, proxy=proxy, allow_redirects=method == "GET", **options
     ) as answer:
         body = await answer.read()
+        if answer.history and answer.url.scheme != "https":
+            raise _failed(f"{origin(url)} leads to an address without https")
     try:
         found = json.loads(body)
     except ValueError:

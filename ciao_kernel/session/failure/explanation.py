@@ -22,6 +22,7 @@ _BEHIND = 50
 _MAX_LINES_AFTER_OTHER_EXIT = 10
 _MOST_LINES = 100
 _WIDEST = 1000
+_NOT_STARTED = ("StartError: ", "ContainerCannotRun: ")
 
 
 def explain(
@@ -134,6 +135,8 @@ def _crashed(one: ReplicaStatus) -> bool:
 def _how(one: ReplicaStatus) -> str:
     if one.reason == "OOMKilled":
         return "was killed because it used too much memory (OOMKilled)"
+    if one.reason.startswith(_NOT_STARTED):
+        return f"did not start: {one.reason.partition(': ')[2]}"
     if one.exit_code is None and one.reason:
         return f"failed: {one.reason}"
     if one.exit_code is None or one.exit_code == 0:

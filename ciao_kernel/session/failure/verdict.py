@@ -40,6 +40,15 @@ def judge(
         return JobStopped(f"{job.name} was stopped{why}.", hint)
     if status.state is not State.FAILED:
         return None
-    if describe_leftovers is None:
-        status = replace(status, replicas=tuple(replace(r, log="") for r in status.replicas))
+    gone = [one for one in status.replicas if describe_leftovers is None or not _exists(one.log)]
+    known = tuple(replace(one, log="") if one in gone else one for one in status.replicas)
+    status = replace(status, replicas=known)
     return explain(job, status, tails, folder, variables, advice)
+
+
+def _exists(log: str) -> bool:
+    """Return whether there is a log: a container that did not start has written none."""
+    try:
+        return bool(log) and Path(log).exists()
+    except OSError:
+        return False

@@ -38,9 +38,14 @@ class Issuer:
     def __init__(self, in_form: bool = False, **answer: Any) -> None:
         self.in_form, self.answer = in_form, answer
         self.asked: list[dict[str, str]] = []
+        self.valid = {"again"}
+        self.discovery = ""
+        """Where its discovery document is, if not at its usual place."""
 
     async def reply(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/realm/.well-known/openid-configuration":
+            if self.discovery:
+                raise web.HTTPFound(self.discovery)
             return web.json_response({"token_endpoint": f"https://{request.host}/token"})
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.asked.append(form)
@@ -51,7 +56,7 @@ class Issuer:
             if self.in_form
             else pair == "cli:pass%3Aw%25"
         )
-        if not known or form["refresh_token"] != "again":
+        if not known or form["refresh_token"] not in self.valid:
             return web.json_response({"error": "invalid_client"}, status=401)
         return web.json_response(self.answer)
 
@@ -111,6 +116,50 @@ def test_what_cannot_be_renewed_is_said(pki: Path, more: dict[str, str], said: s
     assert said in caught.value.message
     assert "s3cret" not in caught.value.message
     assert "kubelogin" in caught.value.hint
+
+
+def test_an_issuer_may_take_each_refresh_token_once(pki: Path) -> None:
+    async def main() -> None:
+        issuer = Issuer(id_token=NEXT, refresh_token="second")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pki / "crt", pki / "key")
+        async with asyncio.timeout(60), serving(issuer.reply, ssl_context=context) as host:
+            config = {
+                "client-id": "cli",
+                "client-secret": "pass:w%",
+                "idp-issuer-url": f"{host}/realm/",
+                "idp-certificate-authority": "crt",
+                "id-token": ENDED,
+                "refresh-token": "again",
+            }
+            for valid, following in (("again", "second"), ("second", "third"), ("third", "")):
+                issuer.valid = {valid}
+                issuer.answer = {"id_token": NEXT, "refresh_token": following}
+                assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+            # The user has signed in again with kubectl, so the token from before counts no more.
+            issuer.valid, issuer.answer = {"again"}, {"id_token": NEXT, "refresh_token": "lost"}
+            assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+            issuer.answer = {"id_token": NEXT}
+            assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+            assert [one["refresh_token"] for one in issuer.asked][-2:] == ["lost", "again"]
+
+    asyncio.run(main())
+
+
+def test_no_secret_goes_where_an_issuer_leads_without_https(pki: Path) -> None:
+    issuer = Issuer(id_token=NEXT)
+
+    async def main() -> None:
+        async def plain(request: web.Request) -> web.StreamResponse:
+            return web.json_response({"token_endpoint": "https://127.0.0.1:1/token"})
+
+        async with serving(plain) as host:
+            issuer.discovery = f"{host}/x"
+            await asyncio.to_thread(ask, issuer, pki, **{"refresh-token": "again"})
+
+    with pytest.raises(ClusterFault, match="leads to an address without https"):
+        asyncio.run(main())
+    assert not issuer.asked
 
 
 @pytest.mark.parametrize("more", [{}, {"refresh-token": "again"}])

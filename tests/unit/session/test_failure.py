@@ -934,6 +934,13 @@ def test_an_exit_without_a_traceback_shows_the_last_lines() -> None:
     assert error.hint == "The whole log is in /jobs/mnist/logs/worker-0.log."
 
 
+def test_a_program_that_did_not_start_is_explained() -> None:
+    why = 'exec: "python3": executable file not found in $PATH'
+    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 128, f"StartError: {why}")
+    error = explain(JOB, Status(State.FAILED, (one,), 0.0), {}, Path("/nowhere"))
+    assert error.message == f"worker-0 did not start: {why}."
+
+
 def test_a_deadline_needs_no_replica() -> None:
     error = failed({}, by="", message="the job ran longer than its deadline of 5 s.")
     assert error.message == "the job ran longer than its deadline of 5 s."
@@ -1337,9 +1344,12 @@ def test_where_no_log_is_kept_none_is_named() -> None:
 
 
 def judged(
-    state: State, message: str = "", describe_leftovers: Callable[[Job], str] | None = None
+    state: State,
+    message: str = "",
+    describe_leftovers: Callable[[Job], str] | None = None,
+    log: str = "/jobs/mnist/worker-0.log",
 ) -> JobError | None:
-    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 1, log="/jobs/mnist/worker-0.log")
+    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 1, log=log)
     status = Status(state, (one,), message=message, settled=True)
     return judge(JOB, status, {}, Path("/nowhere"), describe_leftovers)
 
@@ -1369,11 +1379,16 @@ def test_nothing_is_said_to_be_left_of_a_job_of_which_nothing_is(
     assert found.hint == ""
 
 
-def test_a_log_that_is_removed_next_is_not_named() -> None:
-    kept = judged(State.FAILED, describe_leftovers=lambda job: "its logs")
+def test_a_log_that_is_not_there_or_removed_next_is_not_named(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    never_written = judged(State.FAILED, describe_leftovers=lambda job: "its logs", log=str(log))
+    assert never_written is not None
+    assert never_written.hint == ""
+    log.touch()
+    kept = judged(State.FAILED, describe_leftovers=lambda job: "its logs", log=str(log))
     assert kept is not None
-    assert kept.hint == "The whole log is in /jobs/mnist/worker-0.log."
-    removed = judged(State.FAILED)
+    assert kept.hint == f"The whole log is in {log}."
+    removed = judged(State.FAILED, log=str(log))
     assert isinstance(removed, JobFailed)
     assert (removed.message, removed.hint) == ("worker-0 ended with exit code 1.", "")
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
@@ -80,10 +80,20 @@ def failed_for_good(one: ReplicaStatus, pod: Manifest | None, item: Manifest) ->
         return False
     if get(pod, "metadata", "deletionTimestamp") is not None:
         return False  # the controller may create it again
+    if apis.of_item(item) in (JOB, TRAINER) and _is_disrupted(pod):
+        return False  # a podFailurePolicy may replace it; the job's condition tells soon
     policy = apis.of_item(item).restart_policy(item, one.replica.role)
     if policy == "ExitCode":
         return one.exit_code is not None and 0 < one.exit_code < _RETRYABLE
     return policy == "Never"
+
+
+def _is_disrupted(pod: Manifest) -> bool:
+    """Return whether the cluster ended a pod, such as a node that shuts down or lacks memory."""
+    return any(
+        one.get("type") == "DisruptionTarget" and one.get("status") == "True"
+        for one in many(pod, "status", "conditions")
+    )
 
 
 def _fails(pod: Manifest) -> bool:

@@ -20,6 +20,7 @@ from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.status import QUEUED
 from ciao_kernel.model.times import span
+from ciao_kernel.visible_text import short
 
 MANAGER = "kueue"
 """Kueue's name as a writer of objects."""
@@ -28,6 +29,7 @@ LABEL = "kueue.x-k8s.io/queue-name"
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _SOON = 3.0
 """Seconds in which most jobs are admitted: of a shorter wait the cell says nothing."""
+_LONGEST = 300
 _DENIALS = 3
 """Refusals after which requests end: a single refusal may come from a server that just started."""
 
@@ -45,7 +47,7 @@ def waits(item: Object) -> bool:
 def words(item: Object, why: str = "", place: str = "") -> str:
     """Return what is said of a job that waits, with its place and the reason if they are known."""
     where = f"waits in queue {queue_of(item)}" + (f", {place}" if place else "")
-    return where + (f": {why}" if why else "")
+    return where + (f": {short(why, _LONGEST)}" if why else "")
 
 
 class QueueReasons:
@@ -55,10 +57,20 @@ class QueueReasons:
         client: The API server.
         job: The job.
         on_new_reason: Called when there is a new reason or place.
+        certain: Seconds after which a queue that is too small counts as such. Kueue tries kinds of
+            nodes in several rounds, and each round may name only the small ones.
     """
 
-    def __init__(self, client: Client, job: Job, on_new_reason: Callable[[], None]) -> None:
-        self._client, self._job = client, job
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        on_new_reason: Callable[[], None],
+        certain: float = 5.0,
+    ) -> None:
+        self._client, self._job, self._certain = client, job, certain
+        self._in_vain_since = 0.0
+        """When Kueue began to say that the queue is too small; 0 if it does not."""
         self._on_new_reason = on_new_reason
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
@@ -105,13 +117,22 @@ class QueueReasons:
                 self._asking = asyncio.ensure_future(self._ask(uid))
         self._place.ask(queue_of(item), uid)
         text = words(item, self._reason, self._place.text)
-        if workloads.waits_in_vain(self._reason) and not self._ran:
-            message = f"{self._job.name} can never run in queue {queue_of(item)}: {self._reason}"
+        if self._is_certainly_in_vain() and not self._ran:
+            why = short(self._reason, _LONGEST)
+            message = f"{self._job.name} can never run in queue {queue_of(item)}: {why}"
             return replace(
                 now, state=State.FAILED, since=self._now(), message=message, hopeless=True
             )
         self._report(text)
         return replace(now, message=text)
+
+    def _is_certainly_in_vain(self) -> bool:
+        if not workloads.waits_in_vain(self._reason):
+            self._in_vain_since = 0.0
+            return False
+        self._in_vain_since = self._in_vain_since or time.monotonic()
+        waited = time.monotonic() - self._in_vain_since
+        return workloads.is_missing(self._reason) or waited >= self._certain
 
     def notice(self) -> str | None:
         """Return what the user should know beside the status, once."""

@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
+from ciao_kernel.visible_text import short
 
 # Reasons of waiting containers that will not pass by waiting (kubelet,
 # pkg/kubelet/images/types.go and container/sync_result.go).
@@ -32,6 +33,9 @@ HOPELESS = frozenset(
 )
 
 
+NOT_STARTED = ("StartError", "ContainerCannotRun")
+"""Reasons of containers whose program could not be executed, as where an image has no Python."""
+_LONGEST = 300
 _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
 DELETED = "deleted"
@@ -108,7 +112,7 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
             return _ended(pod, replica, over, began)
     if phase in ("Succeeded", "Failed"):  # for example evicted before a container ran
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
-        return ReplicaStatus(replica, state, began, None, _words(pod))
+        return ReplicaStatus(replica, state, began, None, _words(pod) or _failed_init(pod))
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began
@@ -212,11 +216,24 @@ def _init(one: Manifest, sidecars: frozenset[str]) -> tuple[str, str]:
     return "", f"its init container {name} ended with exit code {code}" if code else ""
 
 
+def _failed_init(pod: Manifest) -> str:
+    """Return which init container ended a pod before its program began; "" if none did."""
+    sidecars = native_sidecars(pod)
+    for one in many(pod, "status", "initContainerStatuses"):
+        over = get(one, "state", "terminated")
+        if get(over, "exitCode") and one.get("name") not in sidecars:
+            said = str(get(over, "message") or "").strip()
+            return _init(one, sidecars)[1] + (f": {short(said, _LONGEST)}" if said else "")
+    return ""
+
+
 def _reason(pod: Manifest, over: Manifest) -> str:
     ended = stamp(over.get("finishedAt")) or math.inf
     if evicted := _words(pod) or disruption(pod, ended):
         return evicted
     reason = str(over.get("reason") or "")
+    if reason in NOT_STARTED and (why := str(over.get("message") or "")):
+        return f"{reason}: {short(why, _LONGEST)}"
     return "" if reason == "Error" else reason  # of any program that fails
 
 

@@ -10,21 +10,24 @@ Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassi
 
 from __future__ import annotations
 
+import re
+
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states.pending_reasons import event_time
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job
-from ciao_kernel.visible_text import short
 
 GROUP = "kueue.x-k8s.io"
 READ = tuple(Right(verb, "workloads", GROUP) for verb in ("get", "list"))
 """Optional rights: with them the reason is exact, and is known for a job that waits for long."""
 _JOB_UID = f"{GROUP}/job-uid"
 _CREATED = "CreatedWorkload"
-_LONGEST = 300
-_TOO_LARGE, _FULL_NOW = "maximum capacity", "insufficient unused quota"
+_PARTS = re.compile(r"; (?=couldn't assign flavors to pod set )")
+_TOO_LARGE = "maximum capacity"
+_MAY_PASS = ("insufficient unused quota", "topology ")
+"""Other nodes may be free later. How a topology is full may have a semicolon inside."""
 _NO_QUEUE = "doesn't exist"
 
 
@@ -41,7 +44,7 @@ class Workload:
         self._name = ""
 
     async def why(self, uid: str) -> str:
-        """Return why the job waits; "" if nothing tells.
+        """Return why the job waits, in all of Kueue's words; "" if nothing tells.
 
         Args:
             uid: The job's uid.
@@ -119,12 +122,21 @@ def waits_in_vain(why: str) -> bool:
     """Return whether a job with this reason waits until somebody changes the queue.
 
     A queue that is full now may have room later; one that is too small, or missing, never has.
+
+    Args:
+        why: The whole reason: what may pass comes last in it.
     """
     # One part for each role; a part names all kinds of nodes that were tried for it.
-    parts = why.split("; ")
-    too_large = any(_TOO_LARGE in part and _FULL_NOW not in part for part in parts)
-    return too_large or (why.startswith("LocalQueue ") and why.endswith(_NO_QUEUE))
+    parts = _PARTS.split(why)
+    return is_missing(why) or any(
+        _TOO_LARGE in part and not any(one in part for one in _MAY_PASS) for part in parts
+    )
+
+
+def is_missing(why: str) -> bool:
+    """Return whether a job waits for a queue that does not exist."""
+    return why.startswith("LocalQueue ") and why.endswith(_NO_QUEUE)
 
 
 def _sentence(message: object) -> str:
-    return short(" ".join(str(message or "").split()).rstrip("."), _LONGEST)
+    return " ".join(str(message or "").split()).rstrip(".")

@@ -62,6 +62,22 @@ def seen(item: Any, pods: dict[Replica, Any]) -> Status | None:
     return foreseen.failure(item, Status(State.RUNNING, found, 1.0), pods)
 
 
+@pytest.mark.parametrize("disrupted", ["True", "False"])
+def test_a_disrupted_pod_may_be_replaced(disrupted: str) -> None:
+    """A Job with a podFailurePolicy replaces what a node has ended that shuts down."""
+    lost = {"type": "DisruptionTarget", "status": disrupted, "reason": "TerminationByKubelet"}
+    made = pod(137, conditions=[lost])
+    one = status.of_pod(made, ZERO)
+    indexed = {
+        **job(),
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never"}}},
+    }
+    assert foreseen.failed_for_good(one, made, indexed) is (disrupted == "False")
+    assert foreseen.failed_for_good(one, made, job())  # the operator replaces nothing
+
+
 @pytest.mark.parametrize("kind", ["tf", "pytorch", "xgb", "paddle"])
 @pytest.mark.parametrize("who", [CHIEF, PS, ZERO, ONE])
 def test_any_replica_that_fails_for_good_fails_its_job(kind: str, who: Replica) -> None:

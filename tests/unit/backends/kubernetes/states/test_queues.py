@@ -107,12 +107,14 @@ def events(selector: str) -> list[Any]:
     return [{"message": m, "lastTimestamp": t} for m, t in zip(said, times, strict=True)]
 
 
-def told(server: Server, *looks: Any) -> tuple[list[Status | None], list[str]]:
+def told(
+    server: Server, *looks: Any, certain: float = 0.0
+) -> tuple[list[Status | None], list[str]]:
     """The statuses and the notices of several looks; all answers arrive between two looks."""
 
     async def main() -> tuple[list[Status | None], list[str]]:
         client: Any = server
-        reasons = QueueReasons(client, JOB, lambda: None)
+        reasons = QueueReasons(client, JOB, lambda: None, certain)
         found, notices = [], []
         for item in looks:
             reasons._asked = 0.0
@@ -240,6 +242,11 @@ LARGE = (
         (LARGE, True),
         (f"{FULL}; {LARGE}", True),
         (f"{LARGE}, insufficient unused quota for memory in flavor spot, 1Gi more needed", False),
+        (f"{LARGE}, {LARGE}, {FULL}", False),
+        (
+            f'{LARGE}, topology "racks" fits only 1. Total nodes: 6; excluded: resource "cpu": 5',
+            False,
+        ),
         ("LocalQueue nosuch doesn't exist", True),
         ("ClusterQueue team is inactive", False),
     ],
@@ -253,6 +260,25 @@ def test_a_job_that_its_queue_can_never_hold_fails_and_is_to_be_removed() -> Non
     assert then
     assert (then.state, then.hopeless, then.since) == (State.FAILED, True, 1000.0)
     assert then.message == f"mnist can never run in queue team: {LARGE}"
+
+
+def test_what_may_pass_counts_where_the_text_is_cut_before_it() -> None:
+    why = f"{LARGE}, {LARGE}, {FULL}"
+    assert why.index(FULL) > 300
+    _, then = told(Server(events, [workload(why)]), WAITS, WAITS)[0]
+    assert then
+    assert then.state is State.PENDING
+    assert then.message.startswith("waits in queue team: couldn't assign flavors")
+    assert len(then.message) < 350
+
+
+def test_a_queue_that_seems_too_small_gets_another_round() -> None:
+    found, _ = told(Server(events, [workload(LARGE)]), WAITS, WAITS, WAITS, certain=60.0)
+    assert [one.state for one in found if one] == [State.PENDING] * 3
+    missing = workload("LocalQueue nosuch doesn't exist")
+    found, _ = told(Server(events, [missing]), WAITS, WAITS, certain=60.0)
+    assert found[-1]
+    assert found[-1].state is State.FAILED
 
 
 def test_a_job_that_ran_is_not_given_up() -> None:

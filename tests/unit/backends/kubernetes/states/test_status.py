@@ -159,6 +159,36 @@ def test_a_containers_own_reason_is_told(reason: str) -> None:
     assert status.of_pod(pod("Failed", ended(128, reason)), WORKER).reason == reason
 
 
+@pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
+def test_why_a_program_could_not_be_executed_is_told(reason: str) -> None:
+    over = ended(128, reason)
+    over["terminated"]["message"] = 'exec: "python3": executable file not found in $PATH'
+    one = status.of_pod(pod("Failed", over), WORKER)
+    assert one.reason == f'{reason}: exec: "python3": executable file not found in $PATH'
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        (3, "no master\n", "its init container wait ended with exit code 3: no master"),
+        (1, None, "its init container wait ended with exit code 1"),
+        (0, "fine", ""),
+    ],
+)
+def test_an_init_container_that_failed_is_named(code: int, message: Any, reason: str) -> None:
+    before = {"name": "wait", "state": {"terminated": {"exitCode": code, "message": message}}}
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    one = status.of_pod(pod("Failed", waits, initContainerStatuses=[before]), WORKER)
+    assert (one.state, one.exit_code, one.reason) == (State.FAILED, None, reason)
+
+
+def test_a_native_sidecar_that_was_ended_is_no_reason() -> None:
+    beside = {"name": "proxy", "state": {"terminated": {"exitCode": 143}}}
+    item = pod("Failed", {"waiting": {"reason": "PodInitializing"}}, initContainerStatuses=[beside])
+    item["spec"] = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+    assert status.of_pod(item, WORKER).reason == ""
+
+
 def test_what_is_said_of_the_pod_is_told_before_what_is_said_of_its_container() -> None:
     item = pod("Failed", ended(137, "OOMKilled"), reason="Evicted", message="low on memory")
     assert status.of_pod(item, WORKER).reason == "Evicted: low on memory"
