@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import codecs
 import contextlib
 import errno
 import os
@@ -14,11 +13,11 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 from ciao_kernel.commands import Caller, completion
+from ciao_kernel.commands.cell_output import CellOutput
 from ciao_kernel.commands.shared_arguments import add_job, where
-from ciao_kernel.display.lines import plain
 from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.queries import Streams
@@ -26,8 +25,6 @@ from ciao_kernel.model.queries import Streams
 _PIECE = 1 << 15
 _AHEAD = 4
 """Pieces of standard input that are read before the command has taken the first piece."""
-_BATCH = 0.1
-"""Seconds between two writes to a cell."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -58,7 +55,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     name, slash, member = args.name.partition("/")
     backend, job, _ = await caller.session.find(name, where(args))
     replica = named_replica(job, member, slash)
-    with _streams(args, caller) as streams:
+    async with _streams(args, caller) as streams:
         code = await backend.execute(job, replica, args.behind, streams)
     if code:
         text = shlex.join(args.behind)
@@ -104,15 +101,20 @@ def named_replica(job: Job, name: str, slash: str) -> Replica:
 # ---------------------------------------------------------------------------------- streams
 
 
-@contextlib.contextmanager
-def _streams(args: argparse.Namespace, caller: Caller) -> Iterator[Streams]:
+@contextlib.asynccontextmanager
+async def _streams(args: argparse.Namespace, caller: Caller) -> AsyncIterator[Streams]:
     """Provide input and output of the command, and restore the terminal afterwards."""
     if not caller.terminal:
-        cell = _Cell(caller.write, caller.session.settings.output_limit)
+        cell = CellOutput.of(caller.write, caller.session.settings)
         try:
             yield Streams(cell.stream(), cell.stream())
-        finally:
-            cell.end()
+        except asyncio.CancelledError:
+            cell.stop()
+            raise
+        except BaseException:
+            await cell.end()
+            raise
+        await cell.end()
         return
     data = _typed() if args.stdin else None
     out_bytes, err_bytes = _writer(sys.stdout.fileno()), _writer(sys.stderr.fileno())
@@ -126,54 +128,6 @@ def _streams(args: argparse.Namespace, caller: Caller) -> Iterator[Streams]:
         yield Streams(out_bytes, err_bytes, data, _sizes())
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-class _Cell:
-    """Writes a command's output into a cell: whole characters, in batches, up to a limit.
-
-    Args:
-        write: Appends to the cell.
-        limit: Maximum number of bytes: a notebook with 100 MB of text does not open any more.
-    """
-
-    def __init__(self, write: Callable[[str], object], limit: float) -> None:
-        self._write, self._room = write, limit
-        self._left_out = 0
-        self._text = ""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def stream(self) -> Callable[[bytes], None]:
-        """Return an output stream; it accepts characters that are split between two pieces."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-        def add(data: bytes) -> None:
-            kept = data[: max(0, int(self._room))]
-            self._room -= len(data)
-            self._left_out += len(data) - len(kept)
-            self._text += decoder.decode(kept)
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_BATCH, self.flush)
-
-        return add
-
-    def flush(self, *, last: bool = False) -> None:
-        """Show the output so far; with ``last``, no more output follows."""
-        self._timer = None
-        text, self._text = self._text, ""
-        whole, feed, rest = text.rpartition("\n")
-        if not last and ("\r" in rest or "\x1b" in rest):
-            # A progress bar or a colour: the final text is known only at the end of the line.
-            text, self._text = whole + feed, rest
-        if text:
-            self._write("\n".join(map(plain, text.split("\n"))))
-
-    def end(self) -> None:
-        """Show the rest, and report the number of bytes that are not shown."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.flush(last=True)
-        if self._left_out:
-            self._write(f"\n… {self._left_out:,} more bytes are not shown.\n")
 
 
 def _writer(descriptor: int) -> Callable[[bytes], None]:

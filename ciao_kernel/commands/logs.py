@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ciao_kernel import log
 from ciao_kernel.commands import Caller
+from ciao_kernel.commands.cell_output import CellOutput
 from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_replica,
@@ -28,6 +29,7 @@ from ciao_kernel.session.warm import logs as warm_logs
 
 _log = logging.getLogger(__name__)
 
+_PIECE = 1 << 18
 _AT_ONCE = 16
 """Number of logs that are requested at a time, and held in memory."""
 
@@ -80,6 +82,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
     )
     prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
+    cell = None if caller.terminal else CellOutput.of(caller.write, caller.session.settings)
     faults: list[BackendError] = []
     for some in _groups(wanted):
         asked = [warm_logs.read(backend, job, one, options, args.number) for one in some]
@@ -89,13 +92,32 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
                 faults.append(data)
             elif isinstance(data, BaseException):
                 raise data
-            elif data:
+            elif data and cell is None:
                 caller.write(prefixer.format(replica, data))
+            elif data and cell is not None:
+                try:
+                    await _show(cell, prefixer, replica, data)
+                except asyncio.CancelledError:
+                    cell.stop()
+                    raise
+    if cell is not None:
+        await cell.end()
     if len(faults) == len(wanted):
         raise faults[0]
     # With --previous, only a few replicas have restarted; the others are not an error.
     for fault in () if args.previous else faults:
         caller.display.show(Notice(fault.message))
+
+
+async def _show(cell: CellOutput, prefixer: Prefixer, replica: Replica, data: bytes) -> None:
+    """Write a log into a cell, a piece at a time: it may have gigabytes, which nobody reads."""
+    add, start = cell.stream(), 0
+    while start < len(data) and not cell.full:
+        end = data.find(b"\n", start + _PIECE) + 1 or len(data)
+        add(prefixer.format(replica, data[start:end]).encode())
+        start = end
+        await cell.drain()
+    cell.leave_out(len(data) - start)
 
 
 def _checked(args: argparse.Namespace) -> float:

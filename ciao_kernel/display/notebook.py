@@ -141,7 +141,8 @@ class NotebookDisplay:
         assert self._place is not None
         self._place.dirty = True
         if isinstance(event, Output):
-            self._table.output(event)
+            table = self._table
+            self._safely(lambda: table.output(event))
             if self._shown(event):
                 if (picture := self._picture) is not None:
                     self._safely(lambda: picture.plot.output(event))

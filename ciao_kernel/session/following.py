@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ciao_kernel.background import start_background
@@ -175,6 +175,7 @@ class Following:
                 async for event in events:
                     self.watched.note(event)
                     if isinstance(event, Status):
+                        self._forget_earlier_runs(event)
                         self._status = event
                         # One message: a node's failure restarts hundreds of replicas at once.
                         if text := "\n".join(self._restarts.sentences(event)):
@@ -194,6 +195,21 @@ class Following:
                 "`%ciao jobs` shows what is known about it.",
             )
         return self._status
+
+    def _forget_earlier_runs(self, now: Status) -> None:
+        """Begin the tails of replicas anew that run again: an earlier run is not what failed.
+
+        On a cluster a restart may be known later than the first lines of the new run.
+        """
+        before = self._status
+        if before is None:
+            return
+        if now.tries > before.tries:
+            self._tails.begin_anew(self.job.replicas)
+        elif not self.job.on_cluster:
+            counts = {one.replica: one.restarts for one in before.replicas}
+            again = (one for one in now.replicas if one.restarts > counts.get(one.replica, 0))
+            self._tails.begin_anew(one.replica for one in again)
 
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
@@ -217,11 +233,24 @@ class Tails:
 
     def __init__(self, replicas: int) -> None:
         self._size = min(_MOST, _ALL // max(1, replicas))
-        self.data: dict[Replica, bytes] = {}
+        self._data: dict[Replica, bytes] = {}
+        self._before: dict[Replica, bytes] = {}
+        """Of the run before, until the next one has written a line."""
+
+    @property
+    def data(self) -> Mapping[Replica, bytes]:
+        """The end of each replica's log, of its last run that has written something."""
+        return self._before | self._data
+
+    def begin_anew(self, replicas: Iterable[Replica]) -> None:
+        """Note that replicas were started again."""
+        for one in replicas:
+            if old := self._data.pop(one, b""):
+                self._before[one] = old
 
     def add(self, event: Output) -> None:
         """Add the output of a replica."""
         if event.data:
-            old = self.data.get(event.replica, b"")
+            old = self._data.get(event.replica, b"")
             new = event.data[-self._size :]
-            self.data[event.replica] = (old + new)[-self._size :]
+            self._data[event.replica] = (old + new)[-self._size :]

@@ -29,7 +29,6 @@ from ciao_kernel.commands import (
     settings_file,
     shared_arguments,
 )
-from ciao_kernel.commands import exec as exec_verb
 from ciao_kernel.commands.shared_arguments import line_count
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
@@ -604,24 +603,6 @@ def test_a_followed_tail_leaves_out_what_an_earlier_run_wrote(
     backend: Any = Logs(now, before)
     job = Job("mnist", "kubernetes", "tensorflow", (WORKER,), 1.0)
     assert asyncio.run(logs._old(backend, job, [WORKER], tail)) == {WORKER: older}
-
-
-def test_a_progress_bar_that_comes_in_pieces_stays_one() -> None:
-    shown: list[str] = []
-    cell = exec_verb._Cell(shown.append, 1e6)
-
-    async def main() -> None:
-        add = cell.stream()
-        for piece in (b"loading\n 10%\r", b" 20%\r", b" 30%\rdone\n\x1b[3", b"1mred\x1b[0m"):
-            add(piece)
-            cell.flush()
-        assert "".join(shown) == "loading\ndone\n"
-        add(b" and more\nasked")
-        cell.flush()
-        cell.end()
-
-    asyncio.run(main())
-    assert "".join(shown) == "loading\ndone\nred and more\nasked"
 
 
 @pytest.mark.parametrize("words", [["?"], ["??"], ["?", "?"]])

@@ -24,6 +24,8 @@ from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
 _CHECK = 0.5
 """Seconds between two checks that the supervisor is alive."""
+_READS = 20
+"""Number of attempts to read the end of a log."""
 _READ = 256 * 1024
 _LONGEST = 16 << 20
 """Bytes after which an endless line is cut, to limit the memory."""
@@ -73,10 +75,18 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             with contextlib.suppress(OSError, ValueError):
                 await sweeps.sweep(folder.read_job()["id"])
         for reader in readers:
-            for read in reader.rest():
-                for event in tries.pass_on(read):
-                    yield event
-                await asyncio.sleep(0)
+            for _ in range(_READS):
+                for read in reader.rest():
+                    for event in tries.pass_on(read):
+                        yield event
+                    await asyncio.sleep(0)
+                if not reader.failed:
+                    break
+                await asyncio.sleep(_CHECK)
+            else:
+                yield Notice(
+                    f"the log of {reader.replica} cannot be read to its end; lines may be missing."
+                )
         if watch.deleted:
             raise JobStopped(f"{job.name} was deleted while it was followed; its files are gone.")
         assert watch.status is not None
@@ -99,6 +109,8 @@ class LogReader:
         self.replica = replica
         self.more = False
         """True if the last read did not reach the end."""
+        self.failed = False
+        """True if the last read failed, as on a file server that is away; the next may succeed."""
         self._path = path
         self._descriptor: int | None = None
         self._offset = 0
@@ -107,15 +119,23 @@ class LogReader:
 
     def read(self) -> Iterator[Output | Notice]:
         """Yield new output: at most one chunk, so that other replicas get their turn."""
-        if self._descriptor is None:
-            try:
+        self.more, self.failed = False, False
+        try:
+            if self._descriptor is None:
                 self._descriptor = private_files.open_file(self._path)
-            except (FileNotFoundError, private_files.Untrusted):
-                return  # Nothing that a replica writes to: a pipe would block all followers.
-        chunk = os.read(self._descriptor, _READ)
+                os.lseek(self._descriptor, self._offset, os.SEEK_SET)
+            chunk = os.read(self._descriptor, _READ)
+            truncated = not chunk and self._size() < self._offset
+        except (FileNotFoundError, private_files.Untrusted):
+            return  # Nothing that a replica writes to: a pipe would block all followers.
+        except OSError:
+            # A training must not end because its log cannot be read for a while.
+            self.failed = True
+            self.close()
+            return
         self.more = len(chunk) == _READ
         if not chunk:
-            if self._size() < self._offset:
+            if truncated:
                 yield self._start_again()
             return
         self._offset += len(chunk)
@@ -133,18 +153,19 @@ class LogReader:
     def rest(self) -> Iterator[Output | Notice]:
         """Yield all output up to the current end; an unfinished last line counts as a line."""
         yield from self.read()
-        end = self._size()
+        end = self._size() if self.more else 0
         while self.more and self._offset < end:
             yield from self.read()
-        if self._line:
+        if self._line and not self.failed:
             line, self._line = self._line, b""
             yield Output(self.replica, line, 1)
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):  # a file server that is away
+                os.close(descriptor)
 
     def _size(self) -> int:
         return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0

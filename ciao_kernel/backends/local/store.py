@@ -78,13 +78,14 @@ class Store:
     def _read(self, folder: Folder) -> tuple[Job, Status, bool]:
         """Return a job, its status, and whether it may have unsupervised processes here."""
         record = folder.read_status()
-        if record and not record["settled"] and not self._host.is_supervisor_alive(folder, record):
+        over = record and record["settled"] and views.status(folder, record).over
+        if record and not over and not self._host.is_supervisor_alive(folder, record):
             # It may have been settled between the two checks.
             record = folder.read_status()
         if record is None:
             raise ValueError("not started yet")
         status = views.status(folder, record)
-        if status.settled or self._host.is_supervisor_alive(folder, record):
+        if status.over or self._host.is_supervisor_alive(folder, record):
             return views.job(folder), status, False
         return views.job(folder), views.lost(status), self._host.has(record["supervisor"])
 
@@ -210,7 +211,7 @@ class Store:
         """Read a replica's log file, or its end."""
         file = self.folder(job).log(str(replica))
         if options.tail is None:
-            return _end_of(file, None)
+            return await asyncio.to_thread(_end_of, file, None)
         size = _FIRST_LOOK
         while True:  # without reading all of a long file
             data = _end_of(file, size)

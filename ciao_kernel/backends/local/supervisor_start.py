@@ -29,7 +29,8 @@ def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
         folder: The job's folder, with its record.
         mark: The job's ID, by which all its processes are found.
     """
-    _supervisors.difference_update([one for one in _supervisors if one.poll() is not None])
+    # A copy: a cell in a subshell may start another one meanwhile.
+    _supervisors.difference_update([one for one in _supervisors.copy() if one.poll() is not None])
     # Objects of modules stay: to look for garbage among them takes a tenth of the start.
     bootstrap = (
         f"import gc, sys; gc.disable(); sys.path.append({_ROOT!r}); "

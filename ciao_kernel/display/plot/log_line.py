@@ -42,7 +42,8 @@ _OF_MANY = ("over_", "per_")
 # All quantifiers that could overlap are possessive: a line may contain anything.
 _WHOLE = r"(?:[1-9]\d{0,2}(?>(?:,\d{3})+)(?![\d,])|\d++)"
 """Digits, or groups of three as in 1,000."""
-_NUMBER = rf"[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:inity)?)"
+_NUMBER = rf"(?a:[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:inity)?))"
+"""Only what :func:`float` takes: with all of Unicode, the Turkish İ would be an i."""
 _AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE})"
 """Text that may precede the mark: ``loss (for 1 batch) at step 0: 131.3``."""
 _PAIR = re.compile(

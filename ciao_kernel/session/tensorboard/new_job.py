@@ -26,9 +26,11 @@ async def shown(board: Board, backend: Backend, job: Job, display: Display) -> A
     over = asyncio.Event()
     showing = start_background(show(board, backend, job, display))
     filling = start_background(_fill(board, showing, display, over))
+    interrupted = False
     try:
         yield
     except asyncio.CancelledError:
+        interrupted = True
         showing.cancel()
         filling.cancel()
         raise
@@ -38,6 +40,12 @@ async def shown(board: Board, backend: Backend, job: Job, display: Display) -> A
             await board.complete(job)
             over.set()
             await asyncio.wait({filling})
+        except asyncio.CancelledError:
+            # The job is over: an interrupt ends only this wait, and hides no error of the job.
+            task = asyncio.current_task()
+            if interrupted or task is None:
+                raise
+            task.uncancel()
         finally:  # an interrupt, or an error, must not leave them behind
             showing.cancel()
             filling.cancel()

@@ -11,7 +11,7 @@ import pytest
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.terminal import TerminalDisplay
-from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.errors import EnvironmentFault, JobFailed
 from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
 from ciao_kernel.session.tensorboard import new_job
 from ciao_kernel.session.tensorboard.board import Board, Reach
@@ -248,10 +248,14 @@ def test_no_page_of_a_tensorboard_that_has_ended_is_told(
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize("error", ["", "of the job"])
 def test_nothing_waits_for_a_page_after_its_cell(
-    settings: Settings, tmp_path: Path, interrupted: bool
+    settings: Settings, tmp_path: Path, interrupted: bool, error: str
 ) -> None:
-    """Neither after an interrupt while the copies are completed, nor after an error of that."""
+    """Neither after an interrupt while the copies are completed, nor after an error of that.
+
+    The interrupt comes after the job's end, so the cell ends as the job did.
+    """
 
     class Broken(Board):
         async def complete(self, job: Job) -> None:
@@ -268,13 +272,17 @@ def test_nothing_waits_for_a_page_after_its_cell(
 
         async def cell() -> None:
             async with new_job.shown(board, NONE, job(tmp_path), display):
-                pass
+                if error:
+                    raise JobFailed(error)
 
         running = asyncio.ensure_future(cell())
         await completing.wait()
         running.cancel()
-        with pytest.raises(asyncio.CancelledError if interrupted else RuntimeError):
+        if interrupted and not error:
             await running
+        else:
+            with pytest.raises(JobFailed if interrupted else RuntimeError):
+                await running
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if left:
             _, left = await asyncio.wait(left, timeout=60)

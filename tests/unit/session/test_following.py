@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -324,3 +325,37 @@ def test_an_open_line_before_a_breakpoint_ends_with_its_try() -> None:
         return b"".join([event.data async for event in events if isinstance(event, Output)])
 
     assert asyncio.run(main()) == b"45 % 46 %\n47 % \n0 %\n"
+
+
+class Again(Backend):
+    """Worker-0 fails with a traceback, runs again, and ends in another way."""
+
+    def __init__(self, then: str, *, tries: int, restarts: int) -> None:
+        super().__init__("")
+        self.then, self.tries, self.restarts = then, tries, restarts
+
+    async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
+        runs = (ReplicaStatus(ZERO, State.RUNNING, 1.0), ReplicaStatus(ONE, State.RUNNING, 1.0))
+        yield Status(State.RUNNING, runs, 1.0)
+        yield output(ZERO, TRACE.format("ConnectionResetError: of the first run"))
+        again = replace(runs[0], restarts=self.restarts)
+        yield Status(State.RUNNING, (again, runs[1]), 1.0, tries=self.tries)
+        if self.then:
+            yield output(ZERO, f"{self.then}\n")
+        yield status(State.STOPPED, settled=True, tries=self.tries)
+
+
+@pytest.mark.parametrize(("tries", "restarts"), [(2, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("then", "said"), [("no data folder", ""), ("", ": ConnectionResetError: of the first run")]
+)
+def test_an_earlier_run_is_not_to_blame_if_the_last_one_wrote_something(
+    then: str, said: str, tries: int, restarts: int
+) -> None:
+    async def main() -> None:
+        cell = Cell(Again(then, tries=tries, restarts=restarts))
+        error = await cell.error()
+        assert error.message == f"worker-0 ended with exit code 1{said or '.'}"
+        await cell.finish()
+
+    run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -85,3 +86,23 @@ def test_a_bar_keeps_its_last_state_only(tmp_path: Path) -> None:
     assert end.lines == 1
     assert end.data.endswith(b"\rdone\n")
     assert len(end.data) < 70_000
+
+
+def test_a_read_that_fails_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """A file server may be away for a moment; a training must not end for that."""
+    path = tmp_path / "log"
+    path.write_bytes(b"one\nunfini")
+    reader = LogReader(ONE, path)
+    assert outputs(reader)[0].data == b"one\n"
+    for rest in (False, True):
+        assert reader._descriptor is not None
+        os.close(reader._descriptor)  # reads fail now, as they do while a server is away
+        assert outputs(reader, rest=rest) == []
+        assert reader.failed
+        with path.open("ab") as log:
+            log.write(b"shed\ntwo")
+        assert outputs(reader)[0].data in (b"unfinished\n", b"twoshed\n")
+        assert not reader.failed
+    (end,) = outputs(reader, rest=True)
+    assert end.data == b"two"
+    assert not reader.failed

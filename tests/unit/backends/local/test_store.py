@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.local import removal
+from ciao_kernel.backends.local import processes, removal
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.errors import BackendError, NoSuchJob
-from ciao_kernel.model import Job
+from ciao_kernel.model import Job, State
 
 DAY = 24 * 3600.0
 NOBODY = {"pid": 2**22 + 1, "birth": "1"}
@@ -129,3 +129,24 @@ def test_leftovers_that_stay_are_no_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     removal.clear_leftovers(root, host)
     assert len(list(root.iterdir())) == 2
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_replica_that_outlived_its_job_ends_with_its_supervisor(
+    tmp_path: Path, alive: bool
+) -> None:
+    """With %cleanPolicy=none replicas run on. If the machine restarts, none of them does."""
+    made(tmp_path, "a-1")
+    folder = Folder(tmp_path / "a")
+    status = folder.read_status()
+    assert status is not None
+    one = {
+        "name": "ps-0", "state": "Running", "since": 1.0, "exit_code": None, "reason": "",
+        "pid": None, "restarts": 0, "last_exit": None,
+    }  # fmt: skip
+    own = {"pid": os.getpid(), "birth": processes.birth(os.getpid())}
+    folder.write_status({**status, "supervisor": own if alive else NOBODY, "replicas": [one]})
+    [(_, found)] = asyncio.run(Store(tmp_path, Host(tmp_path)).all())
+    assert found.state is State.SUCCEEDED
+    assert found.over is not alive
+    assert [str(one.state) for one in found.replicas] == ["Running" if alive else "Lost"]

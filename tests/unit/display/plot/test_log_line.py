@@ -296,3 +296,9 @@ def test_a_line_of_any_form_is_read_in_time(line: str) -> None:
 @pytest.mark.parametrize("head", ["loss", "loss at step ", "loss (", "loss=nan"])
 def test_time_grows_with_a_line_s_length_alone(head: str, unit: str) -> None:
     assert is_linear(lambda size: read(head + unit * (size // len(unit))), 60_000)
+
+
+@pytest.mark.parametrize("text", ["İNF", "ınf", "İnf", "infınity", "nan٣", "١٢"])
+def test_letters_and_digits_of_other_alphabets_are_no_number(text: str) -> None:
+    """re.IGNORECASE takes a Turkish İ for an i, and float() does not."""
+    assert "loss" not in read(f"step 1/3 loss: {text}").values
