@@ -26,6 +26,10 @@ _IGNORED_FLAGS = (
     ("RUN", "--device", ""),
     ("ADD", "--checksum", ""),
     ("ADD", "--keep-git-dir", "false"),
+    ("ADD", "--exclude", ""),
+    ("ADD", "--unpack", ""),
+    ("COPY", "--exclude", ""),
+    ("COPY", "--parents", "false"),
 )
 """Flags that the executor accepts but ignores, each with a value that has no effect anyway."""
 FROM_FLAG = "--from="

@@ -25,7 +25,7 @@ from ciao_kernel.oci.layer import File, Layer
 from ciao_kernel.oci.reference import Reference, is_digest
 from ciao_kernel.plugins import Build
 
-_VERSION = 2
+_VERSION = 3
 """Version of the build procedure: a change of it changes all tags."""
 _CONTEXT_PATH = "/kaniko/ciao"
 """Folder of the context in the pod: the executor never puts its own folder into an image."""
@@ -214,6 +214,9 @@ def pod(
             *(f"--insecure-registry={host}" for host in settings.plain_registries),
             *(f"--registry-certificate={host}={_CONTEXT_PATH}/ca.crt" for host in hosts),
         ],
+        # Else `.dockerignore` also counts for COPY --from: files that it names would not be part of
+        # the key of a cached layer, and an old layer would be taken.
+        "env": [{"name": "FF_KANIKO_SCOPED_DOCKERIGNORE", "value": "true"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -146,6 +146,12 @@ def check(wanted: Requirements) -> None:
         *(["%pipIndex"] if line_with_password(wanted.index) else []),
     ):
         raise _personal(place)
+    for name in wanted.variables:
+        raise SourceError(
+            f"the requirements use ${{{name}}}, a variable of this machine, but a pod builds the "
+            "image.",
+            "Write its value instead.",
+        )
     for line in map(package_line.shown, wanted.options):
         if line.startswith(("--find-links /", "--find-links '/")):
             raise SourceError(

@@ -15,8 +15,9 @@ from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
-_GLIBC = (28, 27, 24, 17)
-"""Minor versions of glibc whose wheels are accepted: Debian 10 has 2.28."""
+_GLIBC = range(28, 4, -1)
+"""Minor versions of glibc whose wheels are accepted: Debian 10 has 2.28, and runs all older ones.
+pip takes only the platforms that it is told."""
 _MUSL = (2, 1)
 _DRY = "23.3"
 """Version of pip that added a dry run for another machine."""

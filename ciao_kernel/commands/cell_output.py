@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from ciao_kernel.config import Settings
-from ciao_kernel.display.lines import plain
+from ciao_kernel.display.lines import plain, wire_size
 
 _BATCH = 0.1
 """Seconds between two writes."""
@@ -26,7 +26,7 @@ class CellOutput:
 
     Args:
         write: Appends to the cell.
-        rate: Bytes a second.
+        rate: Bytes a second, as in messages.
         limit: Maximum number of bytes: a notebook with 100 MB of text does not open any more.
         clock: Seconds, monotonic.
     """
@@ -42,6 +42,9 @@ class CellOutput:
         self._credit, self._counted = rate * _BURST, clock()
         self._left_out = 0
         self._text = ""
+        """What has come and may change: the end of a progress bar counts."""
+        self._ready = ""
+        """What is to be written."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -78,28 +81,28 @@ class CellOutput:
         if not last and ("\r" in rest or "\x1b" in rest):
             # A progress bar or a colour: the final text is known only at the end of the line.
             text, self._text = whole + feed, rest
-        text, waits = self._within_rate(text)
-        self._text = waits + self._text
-        if text:
-            self._write("\n".join(map(plain, text.split("\n"))))
-        if waits:
+        self._ready += "\n".join(map(plain, text.split("\n")))
+        if shown := self._within_rate():
+            self._write(shown)
+        if self._ready:
             self._timer = asyncio.get_running_loop().call_later(_BATCH, self.flush)
 
-    def _within_rate(self, text: str) -> tuple[str, str]:
-        now = self._clock()
-        most = self._rate * _BURST
+    def _within_rate(self) -> str:
+        """Take what may be written now."""
+        now, most = self._clock(), self._rate * _BURST
         self._credit = min(most, self._credit + self._rate * (now - self._counted))
         self._counted = now
-        if len(text) * 4 > self._credit and len(text.encode()) > self._credit:
-            room = int(max(0.0, self._credit))
-            shown = text.encode()[:room].decode("utf-8", "ignore")
+        room = int(self._credit)
+        shown = self._ready[: room + 1]
+        while (size := wire_size(shown)) > room:
+            shown = shown[: max(0, min(len(shown) - 1, len(shown) * room // size))]
+        if len(shown) < len(self._ready):
             # Lines stay whole, unless one alone is longer than all that may be written at once.
-            cut = shown.rfind("\n") + 1 or (len(shown) if room >= most / 2 else 0)
-            text, waits = text[:cut], text[cut:]
-        else:
-            waits = ""
-        self._credit -= len(text.encode())
-        return text, waits
+            cut = shown.rfind("\n") + 1
+            shown = shown[:cut] if cut or self._credit < most else shown
+        self._ready = self._ready[len(shown) :]
+        self._credit -= wire_size(shown)
+        return shown
 
     async def drain(self) -> None:
         """Wait until all text so far, but for an unfinished line, is written."""
@@ -126,8 +129,8 @@ class CellOutput:
         self.flush(last=True)
         if self._timer is not None:
             self._timer.cancel()
-        self._left_out += len(self._text.encode())
-        self._timer, self._text = None, ""
+        self._left_out += len(self._ready.encode())
+        self._timer, self._ready = None, ""
         if self._left_out:
             self._write(f"\n… {self._left_out:,} more bytes are not shown.\n")
             self._left_out = 0

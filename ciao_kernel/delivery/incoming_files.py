@@ -277,7 +277,7 @@ def checked(path: Any, words: Sequence[str]) -> str:
         any(part in ("", ".", "..") for part in parts)
         or "\0" in str(path)
         or len(str(path)) > _LONGEST_PATH
-        or replica_files.OWN in parts
+        or parts[0] == replica_files.OWN
         or posixpath.normpath(path) != path
         or not is_asked(path, words)
     ):

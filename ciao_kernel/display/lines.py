@@ -182,7 +182,7 @@ class Batcher:
         parts = (self._prefixer.format(one.replica, one.data) for one in self._pending)
         text = _not_shown(self._missing) + "".join(parts)
         self._pending, self._fresh, self._missing = [], 0, {}
-        size = _wire_size(text)
+        size = wire_size(text)
         self.charge(size)
         self._left -= size
         return text
@@ -192,7 +192,7 @@ class Batcher:
 
     def _overhead(self, replica: Replica) -> int:
         """Return the bytes of a line's prefix and end."""
-        return _wire_size(self._prefixer.prefix(replica)) + 2
+        return wire_size(self._prefixer.prefix(replica)) + 2
 
     def _drop_pending(self) -> str:
         for one in self._pending:
@@ -243,7 +243,7 @@ def _not_shown(missing: dict[Replica, int]) -> str:
     return f"… {sum(missing.values()):,} lines of {who} are not shown here …\n"
 
 
-def _wire_size(text: str) -> int:
+def wire_size(text: str) -> int:
     """Return the bytes of a text in a message: UTF-8 in JSON, which escapes some characters."""
     quoted = text.count("\n") + text.count('"') + text.count("\\")
     return len(text.encode("utf-8", "replace")) + quoted + 5 * text.count("\x1b")

@@ -60,6 +60,7 @@ def open_store():
         return None
 
 def start_again(error):
+    signal.signal(signal.SIGTERM, asked_to_end)  # torchrun has set its own
     replica = os.environ["CIAO_REPLICA"]
     print(f"torchrun of {{replica}} starts again: {{type(error).__name__}}", file=sys.stderr)
     sys.stderr.flush()

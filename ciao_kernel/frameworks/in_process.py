@@ -27,7 +27,7 @@ def run_file():
     sys.modules["__main__"] = main
     sys.argv[:] = [program, *arguments]
     folder = os.path.dirname(program)
-    if not sys.flags.safe_path:
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
         sys.path[0] = folder
     with open(program, "rb") as file:
         code = compile(file.read(), program, "exec")

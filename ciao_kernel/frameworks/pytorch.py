@@ -11,7 +11,12 @@ from collections.abc import Mapping
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import elastic, refusals, torchrun
-from ciao_kernel.frameworks.replicas import one_master, python_command, replica_specs
+from ciao_kernel.frameworks.replicas import (
+    one_master,
+    python_command,
+    replica_specs,
+    with_variables,
+)
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -24,6 +29,9 @@ from ciao_kernel.model import (
 from ciao_kernel.plugins import JobManifest
 
 _JOB = "a PyTorch job"
+_ALONE = {"LOCAL_RANK": "0"}
+"""Of a replica without torchrun. Without it Accelerate trains on processors, as several processes
+of one machine would."""
 
 
 class PyTorch:
@@ -68,8 +76,7 @@ class PyTorch:
             return python_command(spec, artifact)
         if spec.elastic:
             return elastic.command(artifact, spec)
-        count = sum(processes_per_replica(spec, one) for one in spec.replicas())
-        return torchrun.command(artifact.python, count, artifact.program_words, spec.args)
+        return torchrun.command(artifact.python, artifact.program_words, spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
@@ -92,6 +99,7 @@ class PyTorch:
             "PET_NODE_RANK": str(rank),
             "PET_NNODES": str(len(addresses)),
             "PET_NPROC_PER_NODE": str(processes_per_replica(spec, replica)),
+            **(_ALONE if spec.runner is Runner.PYTHON else {}),
         }
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
@@ -102,6 +110,8 @@ class PyTorch:
         for role, pod in pods.items():
             count = processes_per_replica(spec, Replica(role, 0))
             own[role] = pod if count == common else _with_processes(pod, count)
+            if spec.runner is Runner.PYTHON:
+                own[role] = with_variables(own[role], _ALONE)
         body: Manifest = {
             "nprocPerNode": str(common),
             "pytorchReplicaSpecs": replica_specs(spec, own, titles, "pytorch"),

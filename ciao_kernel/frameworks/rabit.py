@@ -20,11 +20,23 @@ _MANAGED = frozenset({"dask", "spark"})
 
 _PROGRAM = (
     """\
-import os, sys, types, warnings
+import os, socket, sys, time, types, warnings
 
 program, *arguments = sys.argv[1:]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+def every_address():
+    # The tracker takes the family of its sockets from this address.
+    until = time.monotonic() + 60
+    while True:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return "::" if found[0][0] == socket.AF_INET6 else "0.0.0.0"
+        except OSError:  # the name of a pod that has just started
+            if time.monotonic() > until:
+                return "0.0.0.0"
+            time.sleep(0.5)
 
 def connect():
     import xgboost
@@ -32,7 +44,7 @@ def connect():
     tracker = None
     if rank == 0:
         from xgboost.tracker import RabitTracker
-        listen = host if host.startswith("127.") else "0.0.0.0"
+        listen = host if host.startswith("127.") else every_address()
         tracker = RabitTracker(n_workers=world, host_ip=listen, port=port, sortby="task")
         tracker.start()
     # The tracker sorts by the text of these names: each rank is RANK then.

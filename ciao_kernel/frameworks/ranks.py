@@ -24,6 +24,7 @@ def variables(replica: Replica, addresses: Mapping[Replica, Address]) -> dict[st
         "CIAO_HOSTS": ",".join(str(addresses[one]) for one in ranks),
         "RANK": str(ranks.index(replica)),
         "LOCAL_RANK": "0",
+        "NODE_RANK": str(ranks.index(replica)),
         "WORLD_SIZE": str(len(ranks)),
         "MASTER_ADDR": first.host,
         "MASTER_PORT": str(first.port),

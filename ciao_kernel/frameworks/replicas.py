@@ -31,7 +31,9 @@ def at_least_one_worker(spec: JobSpec) -> JobSpec:
 
 
 def one_master(spec: JobSpec, job: str) -> JobSpec:
-    """Return the spec of a job of one master and workers; the master need not be written.
+    """Return the spec of a job of one master and workers.
+
+    The master need not be written. Then it has the resources and volumes of the workers.
 
     Args:
         spec: The header's contents.
@@ -41,7 +43,9 @@ def one_master(spec: JobSpec, job: str) -> JobSpec:
         SpecError: The header asks for another number of masters.
     """
     said = {group.role: group for group in spec.groups}
-    master = said.get("master", ReplicaGroup("master", 1))
+    like = said.get("worker", ReplicaGroup("worker", 0))
+    # It trains as the workers do, so it needs what they have.
+    master = said.get("master", replace(like, role="master", count=1))
     if master.count != 1:
         raise SpecError(
             f"{job} has exactly one master (rank 0), but {master.count} are requested.",

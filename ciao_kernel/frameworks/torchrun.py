@@ -7,6 +7,10 @@ writes a traceback of DistNetworkError into the log of a job that has succeeded.
 option for that, so the master's store is opened here, before torchrun, which shares it, and is
 closed when the other replicas have said that their torchrun has ended.
 
+torchrun ends with 1 whatever ended its processes. But ``ExitCode`` restarts a replica only after a
+code of 128 or more, and ``%retries`` starts a job again whose replica was killed. So the program
+here ends as the first process that failed.
+
 Several processes of a replica write to one pipe. Without buffers, as PYTHONUNBUFFERED and ``-u``
 ask for, ``print("loss", 1)`` is four writes, and the lines of two processes get mixed. So their
 streams are buffered by line: a line is one write, and a pipe keeps up to 4096 bytes of a write
@@ -95,15 +99,41 @@ replicas = int(os.environ.get("PET_NNODES") or 1)
 processes = os.environ.get("PET_NPROC_PER_NODE")
 if sys.argv[1].startswith("--nproc-per-node="):
     processes = sys.argv[1].partition("=")[2]
+def end_as(error):
+    # As the process that failed first: torchrun itself would hide its signal behind a 1.
+    code = 1
+    try:
+        if type(error).__name__ == "SignalException":
+            code = -int(error.sigval)
+        elif type(error).__name__ == "ChildFailedError":
+            code = error.get_first_failure()[1].exitcode
+    except Exception:
+        pass
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code in (-signal.SIGKILL, -signal.SIGTERM):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        os._exit(128 - code)  # the first process of a container ignores its own signals
+    sys.exit(128 - code if code < 0 else code if code >= 128 else 1)
+
 folder = buffer_lines() if processes != "1" else None
 is_master = os.environ.get("PET_NODE_RANK") == "0"
 store = open_store(600) if replicas > 1 and is_master else None
+# Nodes may be made for the other replicas, which takes longer than torch's ten minutes.
+os.environ.setdefault("PET_RDZV_CONF", "timeout=3600")
+failure = None
 try:
     runpy.run_module("{MODULE}", run_name="__main__", alter_sys=True)
+except Exception as error:
+    failure = error
+    sys.excepthook(type(error), error, error.__traceback__)
 finally:
     os.environ.pop("{NAMES}", None)  # the values are those of its processes
     if folder:
         shutil.rmtree(folder, True)
+if failure is not None:
+    end_as(failure)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun writes a traceback
 # The store of the master stays open until all torchruns have ended, at most 10 seconds.
 if replicas > 1:
@@ -121,26 +151,20 @@ if replicas > 1:
 and torchrun works as without it if any step fails. After a failure of torchrun nothing waits."""
 
 
-def command(
-    python: str, processes: int, program: Sequence[str], arguments: Sequence[str] = ()
-) -> tuple[str, ...]:
+def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the command of each replica; torchrun reads its options from ``PET_`` variables.
 
     Args:
         python: The replica's interpreter.
-        processes: Number of the job's processes; one alone shares nothing with others.
         program: The program that torchrun starts: its path, or ``-m`` and its name.
         arguments: The program's arguments.
     """
-    run = ("-c", _PROGRAM) if processes > 1 else ("-m", MODULE)
-    return (python, "-u", *run, *program, *arguments)
+    return (python, "-u", "-c", _PROGRAM, *program, *arguments)
 
 
 def with_option(command: Sequence[str], option: str) -> list[str]:
     """Add an option, which overrides the variable; a command without torchrun is unchanged."""
     found = list(command)
-    for start in (_PROGRAM, MODULE):
-        if start in found:
-            found.insert(found.index(start) + 1, option)
-            break
+    if _PROGRAM in found:
+        found.insert(found.index(_PROGRAM) + 1, option)
     return found

@@ -53,8 +53,9 @@ class XGBoost:
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the program inside a communicator, or plain Python if it opens one by itself."""
         files = (artifact.source.entry, *artifact.source.modules)
+        texts = (one.data if one.code is None else one.code for one in files)
         if not self.needs_package(spec) or any(
-            rabit.connects_itself(one.data) for one in files if one.data is not None
+            rabit.connects_itself(text) for text in texts if text is not None
         ):
             return python_command(spec, artifact)
         return rabit.command(artifact.python, artifact.program_words, spec.args)

@@ -8,7 +8,6 @@ kubectl, ciao does not write to a kubeconfig.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import math
 import ssl
@@ -97,20 +96,24 @@ async def _exchanged(session: aiohttp.ClientSession, endpoint: str, config: Entr
     """Return an ID token for the newest refresh token, or for the one of the kubeconfig."""
     given = config.text("refresh-token")
     key = (config.text("idp-issuer-url"), config.text("client-id"), given)
-    if newest := _rotated.pop(key, ""):
-        with contextlib.suppress(ClusterFault):  # the user may have signed in again
-            return await _exchange(session, endpoint, config, newest, key)
-    return await _exchange(session, endpoint, config, given, key)
+    newest = _rotated.get(key, given)
+    status, answer = await _exchange(session, endpoint, config, newest)
+    if status in _NOT_SO and newest != given:  # the user may have signed in again
+        _rotated.pop(key, None)
+        newest = given
+        status, answer = await _exchange(session, endpoint, config, newest)
+    if not answer.get("id_token"):
+        why = str(answer.get("error") or "")[:60]
+        raise _failed(f"{origin(endpoint)} gave no ID token ({status} {why}".rstrip() + ")")
+    # Without a new refresh token the old one stays valid (RFC 6749, section 6).
+    _rotated[key] = str(answer.get("refresh_token") or newest)
+    return str(answer["id_token"])
 
 
 async def _exchange(
-    session: aiohttp.ClientSession,
-    endpoint: str,
-    config: Entry,
-    refresh: str,
-    key: tuple[str, str, str],
-) -> str:
-    """Exchange a refresh token for an ID token, and keep the next refresh token.
+    session: aiohttp.ClientSession, endpoint: str, config: Entry, refresh: str
+) -> tuple[int, dict[str, Any]]:
+    """Ask for an ID token by a refresh token; return the status and the answer.
 
     Servers accept the client's password in a header or in the form, some only one of them; the
     header is the standard.
@@ -123,12 +126,7 @@ async def _exchange(
     status, answer = await _ask(session, "POST", endpoint, headers=header, data=form)
     if status in _NOT_SO:
         status, answer = await _ask(session, "POST", endpoint, data=form | named)
-    if not answer.get("id_token"):
-        why = str(answer.get("error") or "")[:60]
-        raise _failed(f"{origin(endpoint)} gave no ID token ({status} {why}".rstrip() + ")")
-    if following := str(answer.get("refresh_token") or ""):
-        _rotated[key] = following
-    return str(answer["id_token"])
+    return status, answer
 
 
 async def _ask(
@@ -140,7 +138,8 @@ async def _ask(
         method, url, proxy=proxy, allow_redirects=method == "GET", **options
     ) as answer:
         body = await answer.read()
-        if answer.history and answer.url.scheme != "https":
+        led = (*answer.history[1:], answer) if answer.history else ()
+        if any(one.url.scheme != "https" for one in led):
             raise _failed(f"{origin(url)} leads to an address without https")
     try:
         found = json.loads(body)

@@ -16,6 +16,8 @@ class SourceFile:
     origin: Path | None = None
     """Path without links; ``delivery.input.held_file.open_checked`` opens it."""
     size: int = 0
+    code: bytes | None = None
+    """Content of a local module when its imports were read, for frameworks that look into it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,18 @@ class Appender:
         Raises:
             RegistryFault: The registry refuses, or does not answer.
         """
-        digest = self._readable(target).has_manifest(tag, ACCEPT)
+        try:
+            digest = self._readable(target).has_manifest(tag, ACCEPT)
+        except RegistryFault as error:
+            if error.code not in (401, 403):
+                raise
+            # Docker Hub tells only those who may push that a repository does not exist yet.
+            scopes: Scopes = (scope(target.repository, "pull,push"),)
+            try:
+                there = Repository(self._registry(target), target, scopes)
+                digest = there.has_manifest(tag, ACCEPT)
+            except RegistryFault:
+                raise error from None
         return target.at(digest) if digest else None
 
     @_retried

@@ -134,6 +134,7 @@ def _names(
     from ciao_kernel.oci import foreign_tar
 
     found: dict[str, str] = {}
+    taken = 0
     digest, size = str(layer["digest"]), int(layer["size"])
     with closing(repository.open_blob(digest, size, str(repository.reference))) as blob:
         blob.on_progress = lambda done: on_progress()
@@ -141,9 +142,10 @@ def _names(
         try:
             stream = cast(IO[bytes], Decompressor(_hashed(pieces, came)))
             for member, tar in foreign_tar.members(stream):
-                if len(found) > _MOST:
-                    raise tarfile.ReadError("too many of its names matter")
                 path = "/" + member.name.removeprefix("./").strip("/")
+                if len(found) > _MOST or taken > _LARGEST:
+                    raise tarfile.ReadError("too many of its names matter")
+                before = len(found)
                 if match := _PACKAGE.match(path):
                     found[f"{match['site']}/{match['name']}.info"] = ""
                 elif path.endswith(_ENVIRONMENT) and member.isfile():
@@ -156,6 +158,8 @@ def _names(
                     target = member.linkname.removeprefix("./")
                     linked = member.issym() or member.islnk()
                     found[path] = root + target if linked else ""
+                if len(found) > before:
+                    taken += len(path) + len(member.linkname)
         except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
             raise Unreadable(
                 f"a layer of {repository.reference.name} cannot be read: {error}.",

@@ -1,7 +1,7 @@
-"""The headers of a tar that may be foreign: whatever it claims, little memory is taken.
+"""The headers of a tar that may be foreign: whatever it claims, they take some megabytes at most.
 
-tarfile reads a long name, and a header of pax, in one piece of whatever size they claim, and keeps
-all headers that it has read: a small compressed layer could fill the memory of a kernel.
+tarfile reads a long name, a header of pax and the map of a sparse file whatever their size is, and
+keeps all headers that it has read: a small compressed layer could fill the memory of a kernel.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import tarfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-_LONGEST = 1 << 20
-"""Bytes of a name or of a header of pax; Linux has no path of more than 4,096."""
+_LONGEST = 1 << 18
+"""Bytes of a header: a path has 4,096 at most, an attribute of a file 65,536."""
+_LONGEST_OF_ALL = 1 << 12
+"""Same, of a header for all members that follow."""
 _MOST_ENTRIES = 1000
-"""Global entries of pax: Git writes one."""
+"""Entries for all members: Git writes one."""
 _PIECE = 1 << 20
 _OWN_TYPES = (
     tarfile.GNUTYPE_LONGNAME,
@@ -27,9 +29,18 @@ _OWN_TYPES = (
 
 class _Header(tarfile.TarInfo):
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
-        if self.type in _OWN_TYPES and self.size > _LONGEST:
+        most = _LONGEST_OF_ALL if self.type == tarfile.XGLTYPE else _LONGEST
+        if self.type in _OWN_TYPES and self.size > most:
             raise tarfile.ReadError(f"a header claims {self.size:,} bytes")
         return super()._proc_member(tar)  # type: ignore[misc]
+
+    def _proc_sparse(self, tar: tarfile.TarFile) -> Any:
+        if self._sparse_structs[1]:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("it has a sparse file of many pieces")
+        return super()._proc_sparse(tar)  # type: ignore[misc]
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("it has a sparse file with a map before its content")
 
 
 def members(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:

@@ -240,7 +240,7 @@ class Tails:
     @property
     def data(self) -> Mapping[Replica, bytes]:
         """The end of each replica's log, of its last run that has written something."""
-        return self._before | self._data
+        return {**self._before, **self._data}
 
     def begin_anew(self, replicas: Iterable[Replica]) -> None:
         """Note that replicas were started again."""
@@ -253,4 +253,5 @@ class Tails:
         if event.data:
             old = self._data.get(event.replica, b"")
             new = event.data[-self._size :]
+            self._before.pop(event.replica, None)
             self._data[event.replica] = (old + new)[-self._size :]

@@ -281,7 +281,6 @@ def test_a_replica_that_names_other_folders_is_not_believed(tmp_path: Path) -> N
         "a/../../b",
         "",
         ".ciao/returned.json",
-        "a/.ciao/b",
         "a//b",
         7,
     ):

@@ -171,7 +171,18 @@ def test_workers_that_serve_cannot_all_succeed() -> None:
         (
             "%worker=1 %gpu=2 %runner=python",
             "worker-0",
-            {"WORLD_SIZE": "2", "RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"},
+            {
+                "WORLD_SIZE": "2",
+                "RANK": "1",
+                "PET_NNODES": "2",
+                "PET_NPROC_PER_NODE": "1",
+                "LOCAL_RANK": "0",
+            },
+        ),
+        (
+            "%worker=2;%gpu=2",
+            "master-0",
+            {"WORLD_SIZE": "6", "RANK": "0", "PET_NNODES": "3", "PET_NPROC_PER_NODE": "2"},
         ),
         (
             "%worker=0",
@@ -328,18 +339,23 @@ def test_commands_are_argument_vectors(framework: Framework) -> None:
     command = framework.command(job, ARTIFACT)
     assert command[0] == "/env/bin/python"
     assert command[-3:] == ("/job/cell.py", "--text", "a b;$(c)")
-    assert ("torch.distributed.run" in command) is (framework.name == "pytorch")
+    assert any("torch.distributed.run" in one for one in command) is (framework.name == "pytorch")
     assert framework.needs_package(job) is (framework.name == "pytorch")
 
 
-def test_one_replica_runs_torchrun_as_everybody_does() -> None:
-    framework, job = spec("%framework=pytorch %worker=0")
-    run = ("/env/bin/python", "-u", "-m", "torch.distributed.run")
-    assert framework.command(job, ARTIFACT) == (*run, "/job/cell.py")
+@pytest.mark.parametrize("name", ["pytorch", "xgboost"])
+def test_a_master_that_nobody_wrote_has_what_the_workers_have(name: str) -> None:
+    _, job = spec(f"%framework={name} %worker=2;%gpu=2;%memory=4Gi;%volume=train:data")
+    master, worker = job.groups
+    assert (master.role, master.count) == ("master", 1)
+    assert replace(master, role="worker", count=2) == worker
+    _, job = spec(f"%framework={name} %master=1 %worker=2;%gpu=2")
+    assert job.asks("master").gpu is None
 
 
-def test_several_replicas_run_torchrun_and_end_together() -> None:
-    framework, job = spec("%framework=pytorch %worker=1")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_replicas_run_torchrun_and_end_together(workers: int) -> None:
+    framework, job = spec(f"%framework=pytorch %worker={workers}")
     *run, program = framework.command(job, ARTIFACT)
     assert run[:3] == ["/env/bin/python", "-u", "-c"]
     assert 'run_module("torch.distributed.run"' in run[3]
@@ -378,7 +394,7 @@ def test_each_framework_s_roles_have_directives() -> None:
     [
         ("%framework=tensorflow %worker=1", ("-u", "-m", "pkg.train")),
         ("%framework=pytorch %runner=python", ("-u", "-m", "pkg.train")),
-        ("%framework=pytorch", ("-m", "torch.distributed.run", "-m", "pkg.train")),
+        ("%framework=pytorch", (torchrun.command("python", ())[-1], "-m", "pkg.train")),
     ],
 )
 def test_a_program_in_a_package_starts_as_a_module(header: str, ends: tuple[str, ...]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ciao_kernel.delivery.input.imports import gather
 from ciao_kernel.frameworks import rabit
 from ciao_kernel.model import Address, Artifact, Replica, Source, SourceFile
 from tests.unit.test_frameworks import operators, spec
@@ -73,6 +76,15 @@ def test_the_program_runs_in_a_communicator() -> None:
 )
 def test_plain_python_runs_what_connects_by_itself(header: str, codes: list[bytes]) -> None:
     assert command(header, *codes) == ("/env/bin/python", "-u", "/job/m0.py")
+
+
+def test_a_module_beside_the_notebook_may_connect_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("from xgboost.tracker import RabitTracker\n")
+    source = gather("import helper\n", tmp_path)
+    framework, job = spec("%framework=xgboost %worker=1")
+    found = framework.command(job, Artifact(source, "python3", "/job"))
+    assert found[:2] == ("python3", "-u")
+    assert found[2] != "-c"
 
 
 def test_only_several_replicas_need_the_package_at_the_start() -> None:

@@ -24,8 +24,8 @@ from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
 
 _CHECK = 0.5
 """Seconds between two checks that the supervisor is alive."""
-_READS = 20
-"""Number of attempts to read the end of a log."""
+_PATIENCE = 10.0
+"""Seconds in which the ends of logs are read again if that fails."""
 _READ = 256 * 1024
 _LONGEST = 16 << 20
 """Bytes after which an endless line is cut, to limit the memory."""
@@ -46,6 +46,8 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
     watch = _Watch(folder, host)
     pauses = PollPauses(len(readers))
     checked = time.monotonic()
+    held: Status | None = None
+    runs = (1, 0)
     with contextlib.ExitStack() as opened:
         for reader in readers:
             opened.callback(reader.close)
@@ -54,7 +56,9 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             changed = watch.look()
             if watch.over:
                 break
-            if changed is not None:
+            if changed is not None and (held or _runs(changed) > runs):
+                held = changed  # behind the lines of the runs before
+            elif changed is not None:
                 yield changed
             found = False
             for reader in readers:
@@ -62,6 +66,9 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
                     found = True
                     for event in tries.pass_on(read):
                         yield event
+            if held and not any(reader.more for reader in readers):
+                yield held
+                runs, held = _runs(held), None
             now = time.monotonic()
             if now - checked > _CHECK:
                 checked = now
@@ -74,16 +81,18 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             # No other process would end the remaining processes.
             with contextlib.suppress(OSError, ValueError):
                 await sweeps.sweep(folder.read_job()["id"])
+        until = time.monotonic() + _PATIENCE
         for reader in readers:
-            for _ in range(_READS):
-                for read in reader.rest():
+            last = False
+            while not last:
+                last = time.monotonic() > until
+                for read in reader.rest(last=last):
                     for event in tries.pass_on(read):
                         yield event
                     await asyncio.sleep(0)
-                if not reader.failed:
-                    break
-                await asyncio.sleep(_CHECK)
-            else:
+                last = last or not reader.failed
+                await asyncio.sleep(0 if last else _CHECK)
+            if reader.failed:
                 yield Notice(
                     f"the log of {reader.replica} cannot be read to its end; lines may be missing."
                 )
@@ -95,6 +104,11 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             again = watch.elsewhere == hosts.name({"host": host.identity})
             raise _lost(job, folder, "" if again else watch.elsewhere)
         yield watch.status
+
+
+def _runs(status: Status) -> tuple[int, int]:
+    """Return how often the job was tried, and its replicas were started again."""
+    return status.tries, sum(one.restarts for one in status.replicas)
 
 
 class LogReader:
@@ -150,13 +164,17 @@ class LogReader:
             data, self._line = data + self._line + b"\n", b""
         yield Output(self.replica, data, data.count(b"\n"), self._line[-_TAIL:])
 
-    def rest(self) -> Iterator[Output | Notice]:
-        """Yield all output up to the current end; an unfinished last line counts as a line."""
+    def rest(self, *, last: bool = True) -> Iterator[Output | Notice]:
+        """Yield all output up to the current end; an unfinished last line counts as a line.
+
+        Args:
+            last: Nothing is read after this call, so that line counts after a failed read too.
+        """
         yield from self.read()
         end = self._size() if self.more else 0
         while self.more and self._offset < end:
             yield from self.read()
-        if self._line and not self.failed:
+        if self._line and (last or not self.failed):
             line, self._line = self._line, b""
             yield Output(self.replica, line, 1)
 
@@ -168,7 +186,9 @@ class LogReader:
                 os.close(descriptor)
 
     def _size(self) -> int:
-        return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
+        with contextlib.suppress(OSError):  # the next read tells
+            return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
+        return self._offset
 
     def _start_again(self) -> Notice:
         """Restart at the beginning of the file, which was truncated."""

@@ -259,7 +259,7 @@ class _Imports:
                     data = opened.read()
         except OSError as error:
             raise _read_error(path, error) from None
-        self.modules[path] = SourceFile(path, origin=held.real, size=len(data))
+        self.modules[path] = SourceFile(path, origin=held.real, size=len(data), code=data)
         self._queue.append((data, PurePosixPath(path).parts[:-1]))
 
     def _check(self, path: str, file: Path, held: HeldFile) -> None:

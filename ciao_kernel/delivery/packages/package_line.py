@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar\.\w+|tgz)(?:\s*(?:[;\[]|$)|\s+-)")
 """The end of a file name, before extras, a marker or options."""
-_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 """A variable of the environment; pip replaces it."""
 _LOGIN = re.compile(r"(?<![^\s/])[^\s/:]*+:[^\s/]*@")
 """A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
@@ -25,6 +25,11 @@ _VERSIONED = re.compile(r"[A-Za-z0-9][\w.-]{0,63}+\s{0,4}(?:===?|[<>!~]=|[<>])\s
 """The start of a line that is surely meant as a package: ``numpy>=1``."""
 _MOST_PARENTHESES = 100
 """No line has so many; ``packaging`` refuses them by a RecursionError or in words of its own."""
+
+
+def variables(line: str) -> list[str]:
+    """Return the names of the variables of the environment that pip replaces in a line."""
+    return _VARIABLE.findall(line)
 
 
 def parsed(line: str) -> Requirement:

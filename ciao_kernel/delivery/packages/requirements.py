@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -45,7 +46,14 @@ class Requirements:
     @property
     def key(self) -> str:
         """Cache key of the request."""
-        return json.dumps([self.lines, self.constraints, self.index])
+        used = {name: os.environ.get(name) for name in self.variables}
+        return json.dumps([self.lines, self.constraints, self.index, *([used] if used else [])])
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of variables of the environment that pip replaces, sorted."""
+        texts = (*self.lines, *self.constraints, self.index)
+        return tuple(sorted({name for one in texts for name in package_line.variables(one)}))
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -170,9 +178,9 @@ class _Files:
             elif option in ("-f", "--find-links") and "://" not in value:
                 folder, *more = _words(value, place)
                 words = ["--find-links", str((file.parent / folder).resolve()), *more]
-                yield shlex.join(words), place, holds
-            elif option:
-                yield line, place, holds
+                yield shlex.join(words), place, False
+            elif option:  # pip honours options of a constraints file too
+                yield line, place, False
             else:
                 package_line.check(line, place)
                 yield line, place, holds

@@ -56,7 +56,10 @@ def explain(
     trace, lines = found.get(replica), texts.get(replica, [])
     own, rank = _without_torchrun(lines)
     why = f": {_short(trace.error)}" if trace else f": {rank}." if rank else "."
-    message = status.message or f"{replica} {_how(ended[replica])}{_after(ended[replica])}{why}"
+    how = _how(ended[replica])
+    if not trace and rank.endswith(f" {how}"):  # torchrun has ended as its process did
+        why = f" ({rank.removesuffix(how).strip()})."
+    message = status.message or f"{replica} {how}{_after(ended[replica])}{why}"
     if trace:
         shown = [_short(_show_user_file(line, job)) for line in _cut_middle(trace.lines)]
     else:

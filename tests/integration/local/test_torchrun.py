@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel.errors import JobFailed
+from ciao_kernel.frameworks import torchrun
 from tests.helpers.jobs import Place
 from tests.helpers.slow_torchrun import SEND_AND_RECEIVE, SLOW
 
@@ -81,3 +85,28 @@ def test_the_error_of_a_process_is_shown_without_its_number(jobs: Place) -> None
     assert "ValueError: of the second process" in ended.error.message
     assert ended.error.traceback[0] == "Traceback (most recent call last):"
     assert b"[1] ValueError: of the second process\n" in ended.log("master-0")
+
+
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ("os.kill(os.getpid(), 9)", -9),
+        pytest.param("os.kill(os.getppid(), 15)", -15, marks=pytest.mark.second("operators")),
+        ("sys.exit(143)", 143),
+        pytest.param("sys.exit(3)", 1, marks=pytest.mark.second("operators")),
+    ],
+)
+def test_torchrun_ends_as_its_process_did(ends: str, code: int, tmp_path: Path) -> None:
+    """A lost replica is started again by these codes (%retries, ExitCode)."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import os, sys, time\n{ends}\ntime.sleep(60)\n")
+    argv = torchrun.command(sys.executable, (str(program),))
+    own = {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0"}
+    own |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "0"}
+    done = subprocess.run(
+        argv, env={**os.environ, **own}, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "ChildFailedError" in done.stderr or "SignalException" in done.stderr

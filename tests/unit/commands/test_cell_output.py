@@ -82,7 +82,7 @@ def test_an_interrupt_waits_for_no_rate() -> None:
         assert cell._timer is None  # nothing is written any more
 
     asyncio.run(main())
-    assert "".join(shown) == "line\n" * 100 + "\n… 4,500 more bytes are not shown.\n"
+    assert "".join(shown) == "line\n" * 83 + "\n… 4,585 more bytes are not shown.\n"
 
 
 def test_a_log_is_formatted_no_further_than_it_is_shown() -> None:

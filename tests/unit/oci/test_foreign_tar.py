@@ -60,8 +60,10 @@ def test_many_global_headers_are_refused() -> None:
         text = f" key{number:06}=x\n"
         return f"{len(text) + 2}{text}".encode()
 
-    one = b"".join(record(number) for number in range(1001))
-    raw = header(tarfile.XGLTYPE, len(one)) + one.ljust(-(-len(one) // 512) * 512, b"\0")
+    raw = b""
+    for start in range(0, 1100, 100):
+        one = b"".join(record(number) for number in range(start, start + 100))
+        raw += header(tarfile.XGLTYPE, len(one)) + one.ljust(-(-len(one) // 512) * 512, b"\0")
     with pytest.raises(tarfile.ReadError, match="too many global headers"):
         names(raw + header(tarfile.REGTYPE, 0, "a") + bytes(1024))
 
@@ -70,3 +72,22 @@ def test_members_that_were_read_are_not_kept() -> None:
     raw = b"".join(header(tarfile.REGTYPE, 0, f"n{number}") for number in range(9))
     kept = [len(vars(tar)["members"]) for _, tar in foreign_tar.members(BytesIO(raw))]
     assert kept == [0] * 9
+
+
+def test_a_sparse_file_of_many_pieces_is_refused() -> None:
+    raw = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
+    raw[482] = 1  # more of its map follows
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    with pytest.raises(tarfile.ReadError, match="sparse file of many pieces"):
+        names(bytes(raw) + bytes(1024))
+
+
+def test_a_sparse_file_with_a_map_before_its_content_is_refused() -> None:
+    text = b"".join(
+        b"%d %s=%s\n" % (len(name) + len(value) + 5, name, value)
+        for name, value in ((b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"))
+    )
+    raw = header(tarfile.XHDTYPE, len(text)) + text.ljust(512, b"\0")
+    with pytest.raises(tarfile.ReadError, match="map before its content"):
+        names(raw + header(tarfile.REGTYPE, 0, "a") + bytes(1024))

@@ -154,6 +154,13 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in found if isinstance(value, str))
 
 
+def with_kind(item: Manifest, job: Job) -> Manifest:
+    """Return a job's object with its kind, which items of a list of Kubernetes' own kinds lack."""
+    if item.get("kind") or job.resource != apis.JOB.plurals[0]:
+        return item
+    return {"apiVersion": f"{apis.JOB.group}/{apis.JOB.version}", "kind": "Job", **item}
+
+
 def pods_of(job: Job, replica: Replica) -> str:
     """Return the selector of a replica's pods; an earlier job's pods may have the same labels."""
     labels = apis.of_job(job).labels(job.name, replica)

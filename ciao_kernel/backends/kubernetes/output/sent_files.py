@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log
-from ciao_kernel.backends.kubernetes.apis import JOB, job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
@@ -121,7 +121,7 @@ def on_claim(
 
     kept = output_claim.kept(template)
     python = python_of(job, settings.cluster_python)
-    owner = _typed(item, job)
+    owner = job_metadata.with_kind(item, job)
     saved = SavedOutput(reader, replica, view, kept, model, owner, output_state.end, python=python)
     # What is in the volumes of the program is there once, and replicas have it together.
     first = replica == (job_metadata.decider(item) or job.replicas[0])
@@ -129,13 +129,6 @@ def on_claim(
     sent = _sent(settings, OutputWay.CLAIM, view.uid, saved.execute)
     place = f"{saved.folder}/{replica_files.COPIES}"
     return replace(sent, remove=saved.remove, options={**sent.options, "base": place, "more": more})
-
-
-def _typed(item: Object, job: Job) -> Object:
-    """Return a job's object with its kind, which items of a list of Kubernetes' own kinds lack."""
-    if item.get("kind") or job.resource != JOB.plurals[0]:
-        return item
-    return {"apiVersion": f"{JOB.group}/{JOB.version}", "kind": "Job", **item}
 
 
 def of_pod(

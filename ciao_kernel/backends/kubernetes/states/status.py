@@ -222,9 +222,15 @@ def _failed_init(pod: Manifest) -> str:
     for one in many(pod, "status", "initContainerStatuses"):
         over = get(one, "state", "terminated")
         if get(over, "exitCode") and one.get("name") not in sidecars:
-            said = str(get(over, "message") or "").strip()
-            return _init(one, sidecars)[1] + (f": {short(said, _LONGEST)}" if said else "")
+            said = _last_line(get(over, "message"))
+            return _init(one, sidecars)[1] + (f": {said}" if said else "")
     return ""
+
+
+def _last_line(message: Any) -> str:
+    """Return the end of a container's message for a sentence: it may be the end of a log."""
+    lines = [line for line in str(message or "").splitlines() if line.strip()]
+    return short(" ".join(lines[-1].split()).rstrip("."), _LONGEST) if lines else ""
 
 
 def _reason(pod: Manifest, over: Manifest) -> str:
@@ -232,8 +238,8 @@ def _reason(pod: Manifest, over: Manifest) -> str:
     if evicted := _words(pod) or disruption(pod, ended):
         return evicted
     reason = str(over.get("reason") or "")
-    if reason in NOT_STARTED and (why := str(over.get("message") or "")):
-        return f"{reason}: {short(why, _LONGEST)}"
+    if reason in NOT_STARTED and (why := _last_line(over.get("message"))):
+        return f"{reason}: {why}"
     return "" if reason == "Error" else reason  # of any program that fails
 
 

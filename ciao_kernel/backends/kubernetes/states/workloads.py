@@ -29,6 +29,8 @@ _TOO_LARGE = "maximum capacity"
 _MAY_PASS = ("insufficient unused quota", "topology ")
 """Other nodes may be free later. How a topology is full may have a semicolon inside."""
 _NO_QUEUE = "doesn't exist"
+_CUT = "..."
+"""End of a message of an event of which Kueue left out the rest (``TruncateEventMessage``)."""
 
 
 class Workload:
@@ -128,6 +130,8 @@ def waits_in_vain(why: str) -> bool:
     """
     # One part for each role; a part names all kinds of nodes that were tried for it.
     parts = _PARTS.split(why)
+    if why.endswith(_CUT):
+        return False
     return is_missing(why) or any(
         _TOO_LARGE in part and not any(one in part for one in _MAY_PASS) for part in parts
     )
@@ -139,4 +143,5 @@ def is_missing(why: str) -> bool:
 
 
 def _sentence(message: object) -> str:
-    return " ".join(str(message or "").split()).rstrip(".")
+    text = " ".join(str(message or "").split())
+    return text if text.endswith(_CUT) else text.rstrip(".")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 
+_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+# Addresses that no machine has (RFC 5737, RFC 3849).
+
 
 def free_port() -> socket.socket:
     """Return a bound socket, which keeps a port until the next run begins."""
@@ -20,9 +23,11 @@ def port_of(holder: socket.socket) -> int:
 
 def address() -> str:
     """Return the address of this machine or pod for other replicas, without a request to DNS."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    for family, elsewhere in _ELSEWHERE:
         try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent
-            return str(probe.getsockname()[0])
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((elsewhere, 9))  # nothing is sent
+                return str(probe.getsockname()[0])
         except OSError:
-            return "127.0.0.1"
+            continue  # a cluster may have only one of the families
+    return "127.0.0.1"

@@ -123,18 +123,27 @@ def test_a_pytorchjob_runs_torchrun_with_one_process_a_replica() -> None:
     assert made.job["spec"]["nprocPerNode"] == "1"
     assert set(made.job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
     command = pod(made, "Master")["spec"]["containers"][0]["command"]
-    assert command == list(torchrun.command("python3", 4, ("/ciao/ciao_cell.py",)))
+    assert command == list(torchrun.command("python3", ("/ciao/ciao_cell.py",)))
 
 
 def test_roles_with_other_gpus_tell_torchrun_their_processes() -> None:
     made = objects("%framework=pytorch\n%master=1;%gpu=1\n%worker=2;%gpu=4\n")
     assert made.job["spec"]["nprocPerNode"] == "1"
-    *run, _ = torchrun.command("python3", 3, ("/ciao/ciao_cell.py",))
+    *run, _ = torchrun.command("python3", ("/ciao/ciao_cell.py",))
     commands = {
         role: pod(made, role)["spec"]["containers"][0]["command"] for role in ("Master", "Worker")
     }
     assert commands["Master"] == [*run, "/ciao/ciao_cell.py"]
     assert commands["Worker"] == [*run, "--nproc-per-node=4", "/ciao/ciao_cell.py"]
+
+
+def test_a_replica_without_torchrun_is_the_only_process_of_its_pod() -> None:
+    made = objects("%framework=pytorch\n%worker=1\n%runner=python\n")
+    for role in ("Master", "Worker"):
+        found = {
+            one["name"]: one.get("value") for one in pod(made, role)["spec"]["containers"][0]["env"]
+        }
+        assert found["LOCAL_RANK"] == "0"
 
 
 def test_secured_pods_ask_for_no_rights() -> None:

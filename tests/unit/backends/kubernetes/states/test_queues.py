@@ -243,6 +243,7 @@ LARGE = (
         (f"{FULL}; {LARGE}", True),
         (f"{LARGE}, insufficient unused quota for memory in flavor spot, 1Gi more needed", False),
         (f"{LARGE}, {LARGE}, {FULL}", False),
+        (f"{LARGE}, {LARGE}, insuffi ...", False),
         (
             f'{LARGE}, topology "racks" fits only 1. Total nodes: 6; excluded: resource "cpu": 5',
             False,

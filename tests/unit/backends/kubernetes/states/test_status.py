@@ -170,7 +170,11 @@ def test_why_a_program_could_not_be_executed_is_told(reason: str) -> None:
 @pytest.mark.parametrize(
     ("code", "message", "reason"),
     [
-        (3, "no master\n", "its init container wait ended with exit code 3: no master"),
+        (
+            3,
+            "one\nError:  no\tmaster.\n\n",
+            "its init container wait ended with exit code 3: Error: no master",
+        ),
         (1, None, "its init container wait ended with exit code 1"),
         (0, "fine", ""),
     ],

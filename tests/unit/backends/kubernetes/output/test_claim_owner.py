@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.kubernetes.output import output_claim, sent_files
+from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.model import Job
 from tests.unit.backends.kubernetes.output.test_claim_reader import MODEL
 
@@ -30,7 +31,7 @@ def test_the_reader_of_a_claim_belongs_to_the_job(
     resource: str, item: Any, version: str, kind: str
 ) -> None:
     job = Job("late", "kubernetes", "python", (), 0.0, "team", resource=resource)
-    pod = output_claim.reader(MODEL, ["a"], 1.0, sent_files._typed(item, job))
+    pod = output_claim.reader(MODEL, ["a"], 1.0, job_metadata.with_kind(item, job))
     assert pod["metadata"]["ownerReferences"] == [
         {"apiVersion": version, "kind": kind, "name": "late", "uid": "u"}
     ]
