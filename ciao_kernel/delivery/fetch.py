@@ -140,20 +140,36 @@ class Fetch:
         finally:
             self._files.close()
 
-    async def _once(self) -> None:
-        del self._words_of_replica[:]
-        whole = self.arrived.is_set()
-        request = {
+    async def hold(self) -> None:
+        """Only keep the connection, so that the replica keeps its files; ends by cancellation.
+
+        For a replica that waits for its turn: nothing of its files is read yet.
+        """
+        while True:
+            streams = called(self._python, self._request(only=True), _ignore, _ignore, self._rest())
+            try:
+                await self._execute(*streams)
+            except (ClusterFault, Refused) as error:
+                _log.info("a replica that waits for its turn was not reached: %s", error.message)
+            await asyncio.sleep(self._pause)
+
+    def _request(self, *, only: bool) -> dict[str, Any]:
+        """Return what the replica is asked for: its files, or only to keep them."""
+        return {
             "do": "send",
             "base": self._base,
             "words": self._words,
             **self._files.begin_connection(),
             "limit": self._limit,
             "waits": self._waits,
-            "waits_only": whole,
+            "waits_only": only,
             "unheard": self._unheard,
             **self._more,
         }
+
+    async def _once(self) -> None:
+        del self._words_of_replica[:]
+        request = self._request(only=self.arrived.is_set())
         streams = called(self._python, request, self._out, self._err, self._rest())
         code = await self._end_of(self._execute(*streams))
         if code:
@@ -195,3 +211,7 @@ class Fetch:
     def _out(self, data: bytes) -> None:
         self._heard = time.monotonic()
         self._files.take(data)
+
+
+def _ignore(_: bytes) -> None:
+    """Take what nobody reads."""

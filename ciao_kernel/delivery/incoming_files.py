@@ -23,7 +23,6 @@ from ciao_kernel.delivery.transfers import Damaged, messages, size_text
 from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.visible_text import short, visible
 
-_LONGEST_PATH = 1024
 _LONGEST_REASON = 120
 _MOST_FILES = 100_000
 _WORDS = 2000
@@ -259,7 +258,7 @@ class IncomingFiles:
 
 def _named(path: Any) -> str:
     """Return a path of a replica for a text; pods may send anything."""
-    return short(str(path), _LONGEST_PATH)
+    return short(str(path), replica_files.LONGEST_PATH)
 
 
 def checked(path: Any, words: Sequence[str]) -> str:
@@ -276,7 +275,7 @@ def checked(path: Any, words: Sequence[str]) -> str:
     if (
         any(part in ("", ".", "..") for part in parts)
         or "\0" in str(path)
-        or len(str(path)) > _LONGEST_PATH
+        or len(str(path)) > replica_files.LONGEST_PATH
         or parts[0] == replica_files.OWN
         or posixpath.normpath(path) != path
         or not is_asked(path, words)

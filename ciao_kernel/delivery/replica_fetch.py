@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from ciao_kernel.delivery.fetch import Fetch
@@ -92,7 +93,7 @@ class ReplicaFetch:
         """
         name = f"fetching the files of {self.replica}"
         try:
-            async with room:
+            async with self._turn(make, room, waits=waits):
                 with Step(self._emit, name, timed=False) as step:
                     self._fetch = fetch = make(
                         self._files.receiver(self.replica),
@@ -136,6 +137,30 @@ class ReplicaFetch:
             if isinstance(error, CiaoError):
                 why, hint = error.message, error.hint
             self.say_lost(why, hint)
+
+    @contextlib.asynccontextmanager
+    async def _turn(
+        self, make: MakeFetch, room: asyncio.Semaphore, *, waits: bool
+    ) -> AsyncIterator[None]:
+        """Wait for the turn of this replica; one that keeps its files is asked to go on with it."""
+        holding: asyncio.Future[None] | None = None
+        if waits and room.locked():
+            held = make(
+                self._files.receiver(self.replica),
+                waits=True,
+                on_progress=lambda *_: None,
+                on_cut=lambda _: None,
+            )
+            holding = asyncio.ensure_future(held.hold())
+        try:
+            await room.acquire()
+        finally:
+            if holding is not None:
+                await _ended(holding)
+        try:
+            yield
+        finally:
+            room.release()
 
     def release(self) -> None:
         """Let its pod end."""

@@ -21,6 +21,7 @@ from ciao_kernel.delivery import incoming_files, site_folder, transfers
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
+from ciao_kernel.delivery.replica_fetch import ReplicaFetch
 from ciao_kernel.delivery.replica_files import (
     COPIED,
     COPIES,
@@ -266,6 +267,42 @@ def test_a_replica_that_falls_silent_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"has sent nothing for 0\.2 s"):
         asyncio.run(work())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_replica_that_waits_for_its_turn_is_asked_to_keep_its_files(
+    pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    pod.env = {HELD: str(marks)}
+
+    async def work() -> None:
+        room = asyncio.Semaphore(1)
+        await room.acquire()  # another replica has its turn
+        files = ReturnedFiles(tmp_path / "here")
+        one = ReplicaFetch(WORKER, files, lambda event: None)
+
+        def make(receiver: Any, **more: Any) -> Fetch:
+            return Fetch(
+                pod.execute, sys.executable, ["model/"], receiver, 10**9, alive=0.1, **more
+            )
+
+        running = asyncio.ensure_future(one.run(make, room, waits=True))
+        async with asyncio.timeout(60):
+            while not (marks / "contact").exists():
+                await asyncio.sleep(0.05)
+            assert not (tmp_path / "here/model").exists()
+            assert not (marks / "taken").exists()
+            room.release()
+            while not one.arrived:
+                await asyncio.sleep(0.05)
+            assert not (marks / "taken").exists()
+            one.release()
+            await running
+        assert (marks / "taken").exists()
+
+    asyncio.run(work())
+    assert equal(pod, tmp_path / "here")
 
 
 def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ they take the standard library alone, from Python 3.8 on, and need neither a she
 
 from ciao_kernel.delivery.replica_files.finding import (
     EVENT_FILES,
+    LONGEST_PATH,
     OWN,
     VALUES,
     Found,
@@ -83,6 +84,7 @@ __all__ = [
     "LOG_LINE",
     "LOG_LONGEST",
     "LOG_MOST",
+    "LONGEST_PATH",
     "NOT_COPIED",
     "OWN",
     "POD",

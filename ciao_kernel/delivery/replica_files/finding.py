@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from ciao_kernel.delivery.replica_files.marks import NOT_COPIED, TOO_LARGE, read_mark
 
+LONGEST_PATH = 1024
+"""Characters of a path that comes; the other side refuses longer ones."""
 EVENT_FILES = "/**/*tfevents*"
 """End of the word for the event files of ``%tensorboard``."""
 VALUES = ".ciao-values/"
@@ -98,7 +100,9 @@ def find(base: str, words: list[str], skip: Sequence[str] = ()) -> Found:
             if not wanted.fullmatch(path):
                 continue
             seen = True
-            if size is None:
+            if len(path) > LONGEST_PATH:
+                faults[path] = "its path is too long"
+            elif size is None:
                 left_out.append(path)
             else:
                 sizes[path] = size

@@ -90,9 +90,15 @@ class Feeder:
         every = (self._send(one, {"op": "bye"}) for one in self._job.replicas)
         await asyncio.gather(*every, return_exceptions=True)
 
-    async def ping(self, replicas: Sequence[Replica]) -> bool:
-        """Say that the kernel is there; return whether all could be told so."""
-        pings = (self._send(one, {"op": "ping"}) for one in replicas)
+    async def ping(self, replicas: Sequence[Replica], *, busy: bool = False) -> bool:
+        """Say that the kernel is there; return whether all could be told so.
+
+        Args:
+            replicas: The replicas.
+            busy: It still fetches the files of the last run, so no idle time passes.
+        """
+        what = {"op": "ping", "busy": True} if busy else {"op": "ping"}
+        pings = (self._send(one, what) for one in replicas)
         results = await asyncio.gather(*pings, return_exceptions=True)
         faults = [one for one in results if isinstance(one, BaseException)]
         for fault in faults:

@@ -395,7 +395,8 @@ class Parked:
         while True:
             await asyncio.sleep(pause)
             sent = self._clock()
-            if await self._feeder.ping(list(self._states.ready)):
+            busy = self._bringing is not None
+            if await self._feeder.ping(list(self._states.ready), busy=busy):
                 self._expiry.reach(sent, running=self.run is not None)
 
     def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:

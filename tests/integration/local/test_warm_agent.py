@@ -58,13 +58,14 @@ class Replica:
     def send(self, **command: object) -> None:
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
 
-    def start(self, program: str, **more: object) -> int:
+    def start(self, program: str, beside: dict[str, str] | None = None, **more: object) -> int:
         self.number += 1
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w:gz") as tar:
-            info = tarfile.TarInfo("cell.py")
-            info.size = len(program.encode())
-            tar.addfile(info, io.BytesIO(program.encode()))
+            for name, text in {"cell.py": program, **(beside or {})}.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(text.encode())
+                tar.addfile(info, io.BytesIO(text.encode()))
         command = {
             "op": "run", "id": self.number, "tar": base64.b64encode(data.getvalue()).decode(),
             "program": "cell.py", "arguments": [], "processes": [{}], "environment": {},
@@ -286,6 +287,45 @@ time.sleep(1000)
 
 
 @pytest.mark.second("faults")
+def test_a_run_ends_though_a_process_is_killed_before_it_says_that_it_is_there(
+    replica: Replica,
+) -> None:
+    """One fails at once, and the agent ends its peers: one of them may be a fork of this moment."""
+    for _ in range(40):
+        end, _ = replica.run("import os\nos._exit(3)", processes=[{}] * 8)
+        assert end["code"] == 3
+
+
+def test_a_file_of_the_program_hides_an_installed_module(tmp_path: Path) -> None:
+    """As in a fresh interpreter, though the zygote has imported the installed one."""
+    agent = Replica(tmp_path, preload=["iniconfig"])
+    uses = "import iniconfig\nprint(iniconfig.__file__)"
+    _, text = agent.run("import sys\nprint('iniconfig' in sys.modules)")
+    assert text == "True\n"
+    end, text = agent.run(uses, beside={"iniconfig.py": "x = 1\n"})
+    assert end["code"] == 0
+    assert text.endswith("/iniconfig.py\n")
+    assert "-packages" not in text
+    _, text = agent.run(uses)
+    assert "-packages" in text
+    agent.process.terminate()
+    agent.process.wait()
+
+
+def test_an_agent_whose_files_are_fetched_is_not_idle(tmp_path: Path) -> None:
+    agent = Replica(tmp_path, idle=1.0)
+    agent.run("pass")
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        agent.send(op="ping", busy=True)
+        time.sleep(0.2)
+    assert agent.process.poll() is None
+    end, text = agent.run("print('still here')")
+    assert (end["code"], text) == (0, "still here\n")
+    agent.process.terminate()
+    agent.process.wait()
+
+
 def test_what_a_program_imports_is_there_before_the_next_run(replica: Replica) -> None:
     program = "import sys; print('decimal' in sys.modules); import decimal"
     assert replica.run(program, learn=True)[1] == "False\n"

@@ -244,7 +244,7 @@ class Agent:
             if self._run.kill_at is not None:
                 signal_all(signal.SIGTERM, self._zygotes.pids)
 
-    def note_exit(self, pid: int, code: int) -> None:
+    def note_exit(self, pid: int, code: int, run_id: int = 0, rank: int = 0) -> None:
         """Note the end of a process; the last one of a run ends it."""
         run = self._run
         if run is None:
@@ -252,9 +252,12 @@ class Agent:
         if pid == run.giver:
             self._note_given(run, self._giver.fault(run, code))
             return
-        if pid not in run.pids:
+        if pid in run.pids:
+            rank = run.pids.pop(pid)
+        elif run_id != run.id or rank in run.codes:
             return
-        run.codes[run.pids.pop(pid)] = code
+        # Else it was killed before it could say that it is there, as peers of a failed one are.
+        run.codes[rank] = code
         if len(run.codes) >= run.wanted:
             self._finish(run)
         elif code and run.kill_at is None:

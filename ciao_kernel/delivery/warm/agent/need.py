@@ -25,6 +25,8 @@ class Need:
     def hear(self, ask: dict[str, Any]) -> None:
         """Note that the kernel has sent a command; one that starts a run brings its own time."""
         self._heard = time.monotonic()
+        if ask.get("busy"):  # it fetches the files of the last run
+            self._quiet_since = self._heard
         self._idle = ask.get("idle", self._idle)
 
     def rest(self) -> None:

@@ -58,6 +58,7 @@ class ProgramStarter:
         """Return what a process of a run needs to know."""
         ask = run.ask
         return {
+            "run": run.id,
             "rank": rank,
             "marked": run.wanted > 1,
             "variables": ask["processes"][rank],

@@ -25,8 +25,8 @@ class ZygoteEvents(Protocol):
     def note_fork(self, pid: int, rank: int) -> None:
         """Note a process of the run."""
 
-    def note_exit(self, pid: int, code: int) -> None:
-        """Note the end of a process."""
+    def note_exit(self, pid: int, code: int, run_id: int = 0, rank: int = 0) -> None:
+        """Note the end of a process; that of a fork with the run and the rank that it had."""
 
     def begin_pending(self) -> None:
         """Start the run that waits: a zygote is ready, or there will be none."""
@@ -139,7 +139,8 @@ class Zygotes:
             if "forked" in message:
                 self._events.note_fork(message["forked"], message["rank"])
             elif "exit" in message:
-                self._events.note_exit(message["exit"], message["code"])
+                told = [message[name] for name in ("exit", "code", "run", "rank")]
+                self._events.note_exit(*told)
             elif "heir" in message and descriptor is not None:
                 channel = socket.socket(fileno=descriptor)
                 self._heir = ZygoteChannel(message["heir"], channel, zygote.environment)

@@ -50,6 +50,7 @@ def run(ask: dict[str, Any]) -> None:
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(path))
     importlib.invalidate_caches()
+    _forget_hidden(os.path.dirname(path))
     if ask["learned"]:
         known = set(sys.modules)
         atexit.register(lambda: leave_names(ask["learned"], known))  # first, so it runs last
@@ -61,6 +62,18 @@ def run(ask: dict[str, Any]) -> None:
     if not os.environ.get("PYTHONBREAKPOINT"):
         sys.breakpointhook = _pass_over
     leave(_execute(path, main.__dict__), main.__dict__)
+
+
+def _forget_hidden(folder: str) -> None:
+    """Forget installed modules that were imported ahead and that files beside the program hide."""
+    for entry in os.listdir(folder):
+        name, end = os.path.splitext(entry)
+        if end != ".py" and not os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+            continue
+        known = getattr(sys.modules.get(name), "__file__", None) or ""
+        if "-packages" in known and not known.startswith(os.path.join(folder, "")):
+            for one in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+                del sys.modules[one]
 
 
 def _return_values(variables: dict[str, str]) -> None:

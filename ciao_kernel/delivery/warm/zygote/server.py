@@ -36,6 +36,8 @@ class Zygote:
     def _listen(self) -> None:
         """Make what waits for requests and for the ends of forks; an heir needs its own."""
         self._text = b""
+        self._forks: dict[int, tuple[int, int]] = {}
+        """The run and the rank of each process."""
         self._wake, writer = socket.socketpair()
         self._wake.setblocking(False)
         writer.setblocking(False)
@@ -64,7 +66,7 @@ class Zygote:
                     ask: dict[str, Any] = json.loads(line)
                     if "bring" in ask:
                         self._fork_heir(ask["bring"])
-                    elif self._fork(ask["rank"]):
+                    elif self._fork(ask["run"], ask["rank"]):
                         return ask
 
     def _say(self, **what: Any) -> None:
@@ -78,7 +80,8 @@ class Zygote:
                 return
             if not pid:
                 return
-            self._say(exit=pid, code=os.waitstatus_to_exitcode(status))
+            run, rank = self._forks.pop(pid, (0, 0))
+            self._say(exit=pid, code=os.waitstatus_to_exitcode(status), run=run, rank=rank)
 
     def _bring(self, modules: list[str]) -> None:
         for name in modules:
@@ -90,9 +93,11 @@ class Zygote:
         gc.freeze()  # so that a collection in a fork copies no pages
         self._say(ready=True, safe=is_safe())
 
-    def _fork(self, rank: int) -> bool:
+    def _fork(self, run: int, rank: int) -> bool:
         """Return True in the fork."""
-        if fork():
+        if pid := fork():
+            # It may be killed before it has said that it is there.
+            self._forks[pid] = run, rank
             return False
         # Not by the other process: the program may kill that one before it says so.
         self._say(forked=os.getpid(), rank=rank)

@@ -45,6 +45,10 @@ class FakeFetch:
     def release(self) -> None:
         self.released.set()
 
+    async def hold(self) -> None:
+        self.made.remove(self)  # it fetches nothing
+        await asyncio.Event().wait()
+
     async def run(self) -> None:
         ends = [asyncio.ensure_future(one.wait()) for one in (self.arrived, self.fault)]
         try:
