@@ -167,9 +167,10 @@ def check(text: str, name: str) -> None:
             )
 
 
-def _walk(text: str) -> Iterator[tuple[Instruction, Values]]:
+def _walk(text: str, architecture: str = "") -> Iterator[tuple[Instruction, Values]]:
     """Yield the instructions, each with the variables that the Dockerfile has set before it."""
-    global_arguments: dict[str, str | None] = {}
+    target = _target(architecture)
+    global_arguments: dict[str, str | None] = {**target}
     arguments: dict[str, str] = {}
     environment: dict[str, str] = {}
     stages: dict[str, dict[str, str]] = {}
@@ -187,7 +188,8 @@ def _walk(text: str) -> Iterator[tuple[Instruction, Values]]:
         if one.name == "ARG":
             for name, value in _pairs(one.rest):
                 if not in_stage:
-                    global_arguments[name] = None if value is None else expanded(value, known)
+                    default = target.get(name)
+                    global_arguments[name] = default if value is None else expanded(value, known)
                 elif value is not None:
                     arguments[name] = expanded(value, known)
                 elif (default := global_arguments.get(name)) is not None:
@@ -216,14 +218,26 @@ def _pairs(text: str) -> list[tuple[str, str | None]]:
     return [(name, value if equals else None) for name, equals, value in split]
 
 
-def bases(text: str) -> dict[int, str]:
+def _target(architecture: str) -> dict[str, str]:
+    """Return the variables that every build has: https://docs.docker.com/reference/dockerfile/."""
+    if not architecture:
+        return {}
+    platform = f"linux/{architecture}"
+    return {"TARGETARCH": architecture, "TARGETOS": "linux", "TARGETPLATFORM": platform}
+
+
+def bases(text: str, architecture: str = "") -> dict[int, str]:
     """Return the images that a Dockerfile begins with or copies from, by line of FROM or COPY.
 
     Stages, ``scratch`` and names that are only known during the build are left out.
+
+    Args:
+        text: The Dockerfile.
+        architecture: Architecture of the image, as Go names it.
     """
     stages: set[str] = set()
     found: dict[int, str] = {}
-    for one, known in _walk(text):
+    for one, known in _walk(text, architecture):
         image, stage = _stage(one, known) if one.name == "FROM" else (one.copied_from, "")
         is_stage = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
         if image and image != "scratch" and not is_stage and "$" not in image:

@@ -104,7 +104,7 @@ class KanikoBuilder:
         text = context.read(ask.work, name, "%dockerfile")
         dockerfile.check(text, name)
         digests, users = dict[int, str](), dict[int, str]()
-        for line, named in dockerfile.bases(text).items():
+        for line, named in dockerfile.bases(text, ask.architecture).items():
             base = reference.parse(named)
             image = await work.inspect(base)
             digests[line], users[line] = str(base.at(image.digest)), image.user

@@ -12,8 +12,8 @@ from pathlib import Path
 SLICES = {
     "rig": "the tests' own cluster: raising, lowering, its fault tools",
     "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages, long logs",
-    "operators": "every job kind and framework, Kubeflow Trainer, the older training operator",
-    "packages": "rare faults of packages, wheels and indexes",
+    "operators": "every job kind and framework on a cluster, Kubeflow Trainer, the older operator",
+    "packages": "every framework on this machine; rare faults of packages, wheels and indexes",
     "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; packages beside ciao",
     "docs": "the documentation's longer pages, notebooks; hostile cells and texts",
     "builders": "s2i's own program, rare faults and refusals of builders and registries",

@@ -161,6 +161,22 @@ def test_wheels_are_those_of_the_platform(kernel: Kernel, index: Index) -> None:
         assert ("'musl'" if musl else "'glibc'") in code(found)
 
 
+@pytest.mark.parametrize("glibc", [18, 23, 26])
+def test_wheels_of_an_older_glibc_run_too(kernel: Kernel, index: Index, glibc: int) -> None:
+    """NVIDIA's NCCL is for glibc 2.18, which has no name of its own among pip's usual ones."""
+    index.add("app", "1.0", tag=f"py3-none-manylinux_2_{glibc}_aarch64")
+    assert kernel.run("app").names == ("app==1.0",)
+
+
+def test_a_variable_of_the_environment_is_part_of_the_choice(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.add("lib", version)
+        monkeypatch.setenv("LIB_VERSION", version)
+        assert kernel.run(file="lib==${LIB_VERSION}\n").names == (f"lib=={version}",)
+
+
 def test_the_second_time_nobody_is_asked(kernel: Kernel, index: Index) -> None:
     index.add("app", "1.0")
     first = kernel.run("app")

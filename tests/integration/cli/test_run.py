@@ -304,7 +304,7 @@ print(json.dumps([*sizes, *words, helper.NAME]))
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 def test_xgboost_connects_the_module_of_a_package(ciao: User) -> None:
     package(ciao)

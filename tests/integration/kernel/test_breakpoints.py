@@ -311,7 +311,7 @@ def test_steps_further_breakpoints_and_detach(kernel: Kernel) -> None:
     assert logs.count("open step") == 4, logs  # the lines are what the program wrote
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -458,7 +458,7 @@ def test_a_job_that_cannot_keep_an_error_is_refused(
     assert hint in str(done.reply)
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -490,7 +490,7 @@ dist.all_reduce(loss)
     assert log.count("RuntimeError: shape '[3]' is invalid") == 1, log
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -518,7 +518,7 @@ def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(kernel: Ker
     kernel.place.wait_empty()
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)

@@ -95,7 +95,7 @@ def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: An
     assert "loss was not asked for: %output=step absent file loss." in other
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 def test_of_several_processes_of_torchrun_the_first_gives_its_values(kernel: Any) -> None:
     pytest.importorskip("torch")
     # The launcher has variables of its own with two of these names.

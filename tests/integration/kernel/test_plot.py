@@ -182,7 +182,7 @@ def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
     assert not [name for name in json.loads(used.text) if f"{name}.".startswith(f"{package}.")]
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) -> None:
     pytest.importorskip("keras")
@@ -196,7 +196,7 @@ def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) 
     figure(f"{loss} (Python {sys.version_info[0]}.{sys.version_info[1]})")
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 def test_what_a_torch_loop_writes_is_drawn(kernel: Any) -> None:
     pytest.importorskip("torch")

@@ -47,7 +47,7 @@ def test_the_error_of_a_cell_repeats_no_line_of_its_output(kernel: Any, place: P
     assert uncolored(again.text).splitlines()[-1] == lines[-1]
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 def test_the_report_of_the_real_torchrun_is_one_line(kernel: Any, place: Place) -> None:

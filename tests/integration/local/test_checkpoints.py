@@ -76,13 +76,13 @@ def test_a_claim_without_a_folder_here_is_refused_first(
             "%framework=pytorch\n%nprocPerNode=2",
             2,
             id="torchrun",
-            marks=[pytest.mark.frameworks, pytest.mark.second("operators")],
+            marks=[pytest.mark.frameworks, pytest.mark.second("packages")],
         ),
         pytest.param(
             "%framework=pytorch\n%worker=1\n%min=1",
             1,
             id="elastic",
-            marks=[pytest.mark.frameworks, pytest.mark.second("operators")],
+            marks=[pytest.mark.frameworks, pytest.mark.second("packages")],
         ),
     ],
 )

@@ -12,7 +12,7 @@ from tests.helpers.jobs import Place
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.parametrize("lost", ["worker-1", "worker-0"])
 def test_a_job_survives_a_killed_process_and_a_killed_torchrun(jobs: Place, lost: str) -> None:
     """Also of worker-0, which holds the store of the rendezvous."""
@@ -42,7 +42,7 @@ def test_a_dry_run_shows_that_lost_replicas_are_started_again_without_limit(jobs
     assert "PET_NNODES=1:2" in text
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 def test_a_program_that_always_fails_ends_the_job_after_its_restarts(jobs: Place) -> None:
     header = "%framework=pytorch\n%worker=2\n%min=1\n%backoffLimit=1\n"
     ended = jobs.run(header + "print('try')\nraise ValueError('never right')\n")

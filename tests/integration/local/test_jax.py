@@ -12,7 +12,7 @@ from tests.helpers import digits
 from tests.helpers.jobs import Place
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)

@@ -20,7 +20,7 @@ HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
 class TestReal:
     pytestmark = real
 
-    @pytest.mark.second("operators")
+    @pytest.mark.second("packages")
     def test_ranks_train_one_model(self, jobs: Place) -> None:
         ended = jobs.run(HEADER + digits.MPI)
         assert ended.error is None, ended.error
@@ -46,14 +46,14 @@ class TestReal:
         ]
         assert ended.log("launcher-0") == b""
 
-    @pytest.mark.second("operators")
+    @pytest.mark.second("packages")
     def test_whole_lines_of_ranks_that_share_a_worker(self, jobs: Place) -> None:
         ended = jobs.run(f"%framework=mpi\n%worker=1\n%slots=3\n{TALKS}")
         assert ended.error is None, ended.error
         lines = ended.log("worker-0").decode().splitlines()
         assert sorted(lines) == sorted(f"{r} says {n}" for r in range(3) for n in range(300))
 
-    @pytest.mark.second("operators")
+    @pytest.mark.second("packages")
     def test_ranks_get_the_signal_of_a_stop_once(self, jobs: Place) -> None:
         async def main() -> None:
             display = Recorder()
@@ -67,7 +67,7 @@ class TestReal:
         logs = "".join(file.read_text() for file in jobs.storage.glob("jobs/*/logs/*"))
         assert sorted(re.findall("saved .", logs)) == [f"saved {rank}" for rank in range(4)]
 
-    @pytest.mark.second("operators")
+    @pytest.mark.second("packages")
     def test_rank_0_gives_the_values(self, jobs: Place) -> None:
         ended = jobs.run(f"{HEADER}%output=total\n{ADDS}")
         assert ended.error is None, ended.error

@@ -139,7 +139,7 @@ def test_a_run_in_warm_replicas_is_seen_below_the_agent(jobs: Place) -> None:
     )
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -16,7 +16,7 @@ from tests.helpers.serving import CELLS
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.parametrize("kind", CELLS)
 def test_the_chief_alone_has_code_and_trains_by_the_servers(jobs: Place, kind: str) -> None:
     ended = jobs.run(CELLS[kind])

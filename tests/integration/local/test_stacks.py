@@ -98,7 +98,7 @@ def test_two_threads_that_wait_for_each_others_lock(jobs: Place) -> None:
     assert all(shown.data(one) == b"begins\n" for one in ("worker-0", "worker-1"))
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -118,7 +118,7 @@ def test_a_rank_that_stays_in_its_loader(jobs: Place) -> None:
     )
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -138,7 +138,7 @@ def test_ranks_that_do_not_call_the_same_collectives(jobs: Place) -> None:
     )
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.alone
 @pytest.mark.frameworks
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_the_rank_that_leaves_out_a_collective_is_named_soon(
     assert seconds <= silence + 5
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -193,7 +193,7 @@ def test_processes_of_torchrun(jobs: Place) -> None:
     )
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -204,7 +204,7 @@ def test_ranks_of_mpi_that_wait_for_a_message(jobs: Place) -> None:
     hang(jobs, header + hangs.RECEIVE, "worker-0", "worker-1", wanted=wanted)
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)

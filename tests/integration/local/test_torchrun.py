@@ -15,7 +15,7 @@ from tests.helpers.jobs import Place
 from tests.helpers.slow_torchrun import SEND_AND_RECEIVE, SLOW
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -75,7 +75,7 @@ if os.environ["LOCAL_RANK"] == "1":
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -93,9 +93,9 @@ def test_the_error_of_a_process_is_shown_without_its_number(jobs: Place) -> None
     ("ends", "code"),
     [
         ("os.kill(os.getpid(), 9)", -9),
-        pytest.param("os.kill(os.getppid(), 15)", -15, marks=pytest.mark.second("operators")),
+        pytest.param("os.kill(os.getppid(), 15)", -15, marks=pytest.mark.second("packages")),
         ("sys.exit(143)", 143),
-        pytest.param("sys.exit(3)", 1, marks=pytest.mark.second("operators")),
+        pytest.param("sys.exit(3)", 1, marks=pytest.mark.second("packages")),
     ],
 )
 def test_torchrun_ends_as_its_process_did(ends: str, code: int, tmp_path: Path) -> None:

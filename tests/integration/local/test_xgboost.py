@@ -40,7 +40,7 @@ train()
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 def test_a_failure_has_the_cells_lines_and_none_of_the_runner(jobs: Place) -> None:
     ended = jobs.run(f"%framework=xgboost\n%worker=2\n{FAILS}")
     assert isinstance(ended.error, JobFailed)
@@ -69,7 +69,7 @@ sys.exit()
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 def test_the_master_ends_after_the_others(jobs: Place) -> None:
     ended = jobs.run(f"%framework=xgboost\n%worker=2\n%args=--depth 3\n{ENDS}", linger=0.0)
     assert ended.error is None, ended.error
@@ -98,7 +98,7 @@ if rank == 0:
 """
 
 
-@pytest.mark.second("operators")
+@pytest.mark.second("packages")
 def test_a_program_with_a_communicator_of_its_own_keeps_it(jobs: Place) -> None:
     ended = jobs.run(f"%framework=xgboost\n%worker=1\n{OWN}")
     assert ended.error is None, ended.error

@@ -39,6 +39,8 @@ class Behaviour:
     """What the user may do with a repository; with those that are not named, everything."""
     anonymous: set[str] = field(default_factory=set)
     """What a token lets anybody do."""
+    hides_new: bool = False
+    """A token for a repository that does not exist has no rights, unless it is to push."""
     first_scope_only: bool = False
     token_seconds: int = 300
     realm: str = ""
@@ -212,6 +214,9 @@ class Handler(BaseHTTPRequestHandler):
         for scope in scopes[:1] if how.first_scope_only else scopes:
             _, name, actions = scope.split(":")
             allowed = how.rights.get(name, {"pull", "push", "delete"}) if user else how.anonymous
+            exists = any(one == name for one, _ in self.server.manifests)
+            if how.hides_new and not exists and "push" not in actions:
+                allowed = set()
             held |= {(name, one) for one in actions.split(",") if one in allowed}
         token = secrets.token_hex(8)
         self.server.tokens[token] = held or {("nothing", "")}

@@ -397,6 +397,17 @@ def test_what_will_be_is_what_is_then_pushed(serve: Serve, user: Make) -> None:
     assert [one.unchanged for one in both(push=False)] == [True, True]
 
 
+@pytest.mark.parametrize("rights", [{}, {"team/cells": {"pull"}}])
+def test_a_repository_that_does_not_exist_yet_has_no_image(
+    serve: Serve, user: Make, rights: dict[str, set[str]]
+) -> None:
+    """Docker Hub says so to those who may push alone, and makes it with the first push."""
+    fake = serve(auth="token", hides_new=True, rights=rights)
+    find = user(fake).appender.find
+    target = parse(f"{fake.host}/team/cells")
+    assert find(target, "nothing") is None
+
+
 def test_find_and_inspect(serve: Serve, user: Make) -> None:
     fake = serve(auth="token")
     base = push_base(fake)

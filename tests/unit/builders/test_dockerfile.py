@@ -154,6 +154,10 @@ def test_what_only_looks_like_it_is_taken(line: str) -> None:
         ("RUN --network=none true", "RUN --network=none"),
         ("ADD --checksum=sha256:1 https://a.b/c /c", "ADD --checksum=sha256:1"),
         ("ADD --keep-git-dir=true src /x", "ADD --keep-git-dir=true"),
+        ("ADD --exclude=*.pt src /x", "ADD --exclude=*.pt"),
+        ("ADD --unpack=false src.tar /x", "ADD --unpack=false"),
+        ("COPY --exclude=*.pt src /x", "COPY --exclude=*.pt"),
+        ("COPY --parents a/b /x", "COPY --parents"),
     ],
 )
 def test_flags_that_are_passed_over_are_refused_with_their_line(line: str, says: str) -> None:

@@ -106,3 +106,6 @@ def test_variables_of_the_builder_are_left_to_it() -> None:
     text = "FROM python-${TARGETARCH}\n"
     dockerfile.check(text, "D")
     assert not dockerfile.bases(text)
+    assert dockerfile.bases(text, "arm64") == {1: "python-arm64"}
+    text = "ARG TARGETARCH\nARG TARGETOS=none\nFROM a-$TARGETARCH-$TARGETOS\n"
+    assert dockerfile.bases(text, "arm64") == {3: "a-arm64-none"}

@@ -39,6 +39,7 @@ def test_it_is_a_bare_pod_with_the_least_rights_that_work() -> None:
     assert spec["automountServiceAccountToken"] is False
     assert spec["activeDeadlineSeconds"] == 3600
     assert container["image"] == "host/kaniko:1"
+    assert container["env"] == [{"name": "FF_KANIKO_SCOPED_DOCKERIGNORE", "value": "true"}]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "seccompProfile": {"type": "RuntimeDefault"},

@@ -172,6 +172,16 @@ def test_what_pip_accepts_beside_names_and_versions(tmp_path: Path, line: str) -
     assert of_file(tmp_path, f"{line}\n").packages == (line,)
 
 
+def test_options_of_a_constraints_file_count_everywhere(tmp_path: Path) -> None:
+    """pip honours them; an index of the file gives way to that of the cell."""
+    (tmp_path / "held.txt").write_text("--extra-index-url https://a.b/x\n-i https://c.d\nlib<2\n")
+    found = of_file(tmp_path, "lib\n-c held.txt\n")
+    assert found.options == ("--extra-index-url https://a.b/x", "-i https://c.d")
+    assert found.constraints == ("lib<2",)
+    spec = BuildSpec(requirements="requirements.txt", pip_index="https://own")
+    assert read(spec, tmp_path).options == ("--extra-index-url https://a.b/x",)
+
+
 def test_pip_checks_the_hashes_of_a_file(tmp_path: Path) -> None:
     name, raw = wheel("mylib", "0.1", "")
     (tmp_path / name).write_bytes(raw)
