@@ -14,10 +14,10 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Volume, VolumeKind
-from ciao_kernel.model.volume import overlap
+from ciao_kernel.model.volume import CHECKPOINT, overlap
 from ciao_kernel.plugins import Plan
 
-WHERE = "checkpoint"
+WHERE = CHECKPOINT
 """The folder's path, relative to the program's folder."""
 VARIABLE = "CIAO_CHECKPOINT"
 

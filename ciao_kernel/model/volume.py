@@ -70,6 +70,10 @@ class Volume:
         return next((path for path in paths if overlap(path, self.where)), None)
 
 
+CHECKPOINT = "checkpoint"
+"""Folder of ``%checkpoint`` beside the program."""
+
+
 def overlap(one: str, other: str) -> bool:
     """Return whether two paths are equal, or one lies below the other."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

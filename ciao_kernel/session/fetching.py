@@ -21,7 +21,7 @@ from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, CiaoError
-from ciao_kernel.magics.directives import outputs
+from ciao_kernel.magics.directives import outputs, stored_volumes
 from ciao_kernel.model import Job, Notice, Replica
 from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay
 from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step
@@ -123,6 +123,8 @@ async def _fetch_one(
     way, limit, pod = OutputWay.EXEC, int(settings.fetch_limit), ""
     execute: Execute = partial(backend.execute, job, replica)
     options: dict[str, Any] = {"base": job.workdir} if job.warm_run else {}
+    if skip := stored_volumes.not_named(job.header, words) if job.on_cluster else []:
+        options["more"] = {"skip": skip}
     if sent is not None:
         way, limit, pod, execute = sent.way, sent.limit, sent.pod, sent.execute
         options = dict(sent.options)

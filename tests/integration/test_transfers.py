@@ -35,6 +35,7 @@ from ciao_kernel.delivery.replica_files import (
     LIST,
 )
 from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.magics.directives import stored_volumes
 from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.session import copying
@@ -303,6 +304,26 @@ def test_a_replica_that_waits_for_its_turn_is_asked_to_keep_its_files(
 
     asyncio.run(work())
     assert equal(pod, tmp_path / "here")
+
+
+def test_files_of_a_volume_stay_there_unless_a_word_names_it(pod: Pod, tmp_path: Path) -> None:
+    for folder in ("data", "checkpoint", "model/own"):
+        (pod.folder / folder).mkdir()
+        (pod.folder / folder / "x.pt").write_text("x")
+    header = "%volume=claim:data claim:model\n%checkpoint=team"
+    for words, found in (
+        (["**/*.pt"], {"model/own/x.pt"}),
+        (["**/*.pt", "checkpoint/"], {"model/own/x.pt", "checkpoint/x.pt"}),
+    ):
+        skip = stored_volumes.not_named(header.replace(" claim:model", ""), words)
+        target = tmp_path / "-".join(skip)
+        receiver = ReturnedFiles(target).receiver(WORKER)
+        more = {"skip": skip}
+        one = Fetch(pod.execute, sys.executable, words, receiver, 10**6, more=more)
+        asyncio.run(one.run())
+        assert {str(path.relative_to(target)) for path in target.rglob("*.pt")} == found
+    assert stored_volumes.not_named(header, ["model/x"]) == ["data", "checkpoint"]
+    assert stored_volumes.not_named("%volume=claim:/data", ["**"]) == []
 
 
 def test_too_many_bytes_are_refused_before_the_first(pod: Pod, tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ def fitting(found: Found, words: list[str], limit: int) -> Found:
     return found._replace(sizes=sizes, faults=faults)
 
 
-def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, int]:
+def survey(
+    base: str, words: list[str], limit: int, marks: str, skip: Sequence[str] = ()
+) -> tuple[Found, int]:
     """Return the files to send, and the bytes of all.
 
     The bytes are more than those of the files if there were too many for copies.
@@ -143,8 +145,9 @@ def survey(base: str, words: list[str], limit: int, marks: str) -> tuple[Found, 
         words: The words that name them.
         limit: Largest number of bytes.
         marks: Folder of marks; "" if there is none.
+        skip: Folders that are passed over.
     """
-    found = fitting(find(base, words), words, limit)
+    found = fitting(find(base, words, skip), words, limit)
     total = sum(found.sizes.values())
     if marks:  # a program's own file may have the name of a mark
         with contextlib.suppress(OSError, ValueError):

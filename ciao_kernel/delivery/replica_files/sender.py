@@ -54,7 +54,8 @@ class Sender:
         if kept := request.get("kept"):
             self._pod(kept)
         if not request["waits_only"]:
-            found, total = survey(base, request["words"], limit, kept or self._marks)
+            skip = request.get("skip", ())
+            found, total = survey(base, request["words"], limit, kept or self._marks, skip)
             places = dict.fromkeys(found.sizes, base)
             for other in request.get("also", ()):
                 more = own_of_claim(find(other, request["words"], request["without"]))

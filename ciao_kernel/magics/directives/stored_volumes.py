@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Sequence
+
+from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.magics.header import Style, lines, pieces
 from ciao_kernel.model import Volume
+from ciao_kernel.model.volume import CHECKPOINT, overlap
 
 
 def asked(header: str, role: str = "") -> tuple[Volume, ...]:
@@ -27,3 +32,18 @@ def asked(header: str, role: str = "") -> tuple[Volume, ...]:
             except ValueError:
                 return ()  # written by another version
     return tuple(found)
+
+
+def not_named(header: str, words: Sequence[str]) -> list[str]:
+    """Return the folders beside the program that are volumes, or hold checkpoints, for ``%output``.
+
+    Their files stay where they are, unless a word names the folder, or what is in it.
+
+    Args:
+        header: As for :func:`asked`.
+        words: Paths and patterns.
+    """
+    places = [one.where for one in asked(header) if not one.where.startswith("/")]
+    places += [CHECKPOINT] if has_checkpoint(header) else []
+    named = [posixpath.normpath(word) for word in words]
+    return [one for one in places if not any(overlap(word, one) for word in named)]

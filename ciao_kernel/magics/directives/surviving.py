@@ -83,6 +83,11 @@ def retries_of(header: str) -> int:
     return _stored(header, "%retries", Count(1, MOST_RETRIES)) or 0
 
 
+def has_checkpoint(header: str) -> bool:
+    """Return whether a job's stored header has ``%checkpoint``."""
+    return any(line.partition("=")[0] == "%checkpoint" for line in header.splitlines())
+
+
 def _stored(header: str, directive: str, kind: Count | Duration) -> int | None:
     for line in header.splitlines():
         name, _, value = line.partition("=")

@@ -30,6 +30,7 @@ from ciao_kernel.delivery.replica_fetch import MakeFetch, ReplicaFetch
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.magics.directives import stored_volumes
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.model.spec import OutputWay
@@ -212,7 +213,7 @@ class OutputFetch:
         if key in self._tasks:
             return self._tasks[key]
         way = output_state.sends(pod)
-        uid = key[0] if way else ""
+        uid = key[0] if way or held else ""  # files of a program that runs may change
         # A program that runs may just have ended, and its pod is held then.
         early = not (held or way)
         one = ReplicaFetch(
@@ -231,7 +232,11 @@ class OutputFetch:
             if sent.remove is not None and self._files.leaves_copy(replica, uid):
                 self._removals.begin(replica, sent.remove)  # whoever fetched them was stopped
         else:
-            make, remove = self._making(self._in_pod(replica, pod, held=held)), None
+            # A pod that is held shows nothing of the program's volumes.
+            skip = [] if held else stored_volumes.not_named(self._job.header, self._words)
+            options = {"more": {"skip": skip}} if skip else None
+            make = self._making(self._in_pod(replica, pod, held=held), options=options)
+            remove = None
         if not one.arrived:
             work = one.run(make, self._room, waits=held, remove=remove, on_arrival=self._wake)
             one.task = asyncio.get_running_loop().create_task(work)
