@@ -145,13 +145,17 @@ class Fetch:
 
         For a replica that waits for its turn: nothing of its files is read yet.
         """
+        pause = self._pause
         while True:
             streams = called(self._python, self._request(only=True), _ignore, _ignore, self._rest())
             try:
                 await self._execute(*streams)
             except (ClusterFault, Refused) as error:
                 _log.info("a replica that waits for its turn was not reached: %s", error.message)
-            await asyncio.sleep(self._pause)
+                if isinstance(error, Refused) and error.code < 500:
+                    return  # its pod is gone, or may not be entered
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _request(self, *, only: bool) -> dict[str, Any]:
         """Return what the replica is asked for: its files, or only to keep them."""

@@ -30,8 +30,8 @@ from ciao_kernel.plugins import JobManifest
 
 _JOB = "a PyTorch job"
 _ALONE = {"LOCAL_RANK": "0"}
-"""Of a replica without torchrun. Without it Accelerate trains on processors, as several processes
-of one machine would."""
+"""Of a replica that is one process of several replicas, without torchrun. Without it Accelerate
+trains on processors, as several processes of one machine would."""
 
 
 class PyTorch:
@@ -99,7 +99,7 @@ class PyTorch:
             "PET_NODE_RANK": str(rank),
             "PET_NNODES": str(len(addresses)),
             "PET_NPROC_PER_NODE": str(processes_per_replica(spec, replica)),
-            **(_ALONE if spec.runner is Runner.PYTHON else {}),
+            **(_ALONE if _is_one_process(spec, replica.role) else {}),
         }
 
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
@@ -110,7 +110,7 @@ class PyTorch:
         for role, pod in pods.items():
             count = processes_per_replica(spec, Replica(role, 0))
             own[role] = pod if count == common else _with_processes(pod, count)
-            if spec.runner is Runner.PYTHON:
+            if _is_one_process(spec, role):
                 own[role] = with_variables(own[role], _ALONE)
         body: Manifest = {
             "nprocPerNode": str(common),
@@ -119,6 +119,16 @@ class PyTorch:
         if spec.elastic:
             body["elasticPolicy"] = elastic.policy(spec)
         return JobManifest("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", "pytorch", body)
+
+
+def _is_one_process(spec: JobSpec, role: str) -> bool:
+    """Return whether a replica has no torchrun, and is one of several with a GPU at most.
+
+    With more GPUs the program may start a process for each: Lightning does, without LOCAL_RANK.
+    """
+    gpu = spec.asks(role).gpu
+    several = len(spec.replicas()) > 1
+    return spec.runner is Runner.PYTHON and several and (gpu is None or gpu.count < 2)
 
 
 def _with_processes(pod: Manifest, count: int) -> Manifest:

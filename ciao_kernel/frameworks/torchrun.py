@@ -8,8 +8,8 @@ option for that, so the master's store is opened here, before torchrun, which sh
 closed when the other replicas have said that their torchrun has ended.
 
 torchrun ends with 1 whatever ended its processes. But ``ExitCode`` restarts a replica only after a
-code of 128 or more, and ``%retries`` starts a job again whose replica was killed. So the program
-here ends as the first process that failed.
+code of 128 or more, and on this machine ``%retries`` starts a job again whose replica was killed.
+So the program here ends as the first process that failed.
 
 Several processes of a replica write to one pipe. Without buffers, as PYTHONUNBUFFERED and ``-u``
 ask for, ``print("loss", 1)`` is four writes, and the lines of two processes get mixed. So their
@@ -120,7 +120,7 @@ def end_as(error):
 folder = buffer_lines() if processes != "1" else None
 is_master = os.environ.get("PET_NODE_RANK") == "0"
 store = open_store(600) if replicas > 1 and is_master else None
-# Nodes may be made for the other replicas, which takes longer than torch's ten minutes.
+# Nodes may be made for the other replicas, which takes longer than torch's fifteen minutes.
 os.environ.setdefault("PET_RDZV_CONF", "timeout=3600")
 failure = None
 try:

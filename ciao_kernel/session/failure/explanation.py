@@ -112,7 +112,9 @@ def _trace(one: ReplicaStatus, lines: list[str]) -> Trace | None:
     if one.state is State.SUCCEEDED:
         return None
     by_python = one.exit_code == 1 or (one.exit_code is None and one.state is State.FAILED)
-    return tracebacks.last_traceback(lines, _BEHIND if by_python else _MAX_LINES_AFTER_OTHER_EXIT)
+    # torchrun ends as its process did, and its report is between that and the traceback.
+    long = by_python or any(torchrun_report.SIGN in line.encode() for line in lines[-_BEHIND:])
+    return tracebacks.last_traceback(lines, _BEHIND if long else _MAX_LINES_AFTER_OTHER_EXIT)
 
 
 def _failing_replica(status: Status, found: Mapping[Replica, Trace]) -> Replica | None:
@@ -122,11 +124,10 @@ def _failing_replica(status: Status, found: Mapping[Replica, Trace]) -> Replica 
     if first is None or first not in found or not found[first].consequence:
         return first
     crashed = [one.replica for one in status.replicas if _crashed(one)]
-    for other in [*failed, *crashed, *found]:
-        own = found.get(other)
-        if (own and not own.consequence) or (own is None and other in crashed):
-            return other
-    return first
+    every = [*failed, *crashed, *found]
+    own = next((one for one in every if one in found and not found[one].consequence), None)
+    # A process that a library aborts, because it has lost its peers, has no traceback either.
+    return own or next((one for one in every if one in crashed and one not in found), first)
 
 
 def _crashed(one: ReplicaStatus) -> bool:

@@ -1515,3 +1515,20 @@ def test_the_number_of_a_process_is_no_part_of_its_traceback(rank: str) -> None:
     error = failed({"worker-0": "".join(said)})
     assert error.traceback == trace
     assert error.message.endswith("ValueError: one")
+
+
+def test_a_process_that_was_aborted_for_its_peers_is_not_the_cause() -> None:
+    logs: dict[str, str | bytes] = {
+        "worker-0": VICTIM.format("RuntimeError: Connection closed by peer"),
+        "worker-1": "terminate called after throwing an instance of 'c10::DistBackendError'\n",
+        "ps-0": VICTIM.format("ValueError: mine"),
+    }
+    error = failed(logs, codes={"worker-1": -6, "ps-0": 1})
+    assert error.message.endswith("ValueError: mine")
+
+
+def test_torchruns_report_does_not_hide_a_traceback_behind_a_signal() -> None:
+    said = VICTIM.format("ValueError: mine") + "terminate called without an active exception\n"
+    report = TORCHRUN[TORCHRUN.index("E1121") :]
+    error = failed({"worker-0": said + report}, codes={"worker-0": -6})
+    assert error.message == "worker-0 was killed by SIGABRT: ValueError: mine"

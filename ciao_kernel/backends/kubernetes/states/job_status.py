@@ -83,7 +83,7 @@ def _stopped(
 ) -> tuple[ReplicaStatus, ...]:
     """Return replicas that ended because their job did as stopped, whatever their exit code.
 
-    The exit code after SIGTERM may look like a failure of the program: torchrun exits with 1.
+    The exit code after SIGTERM may look like a failure of the program.
 
     Args:
         item: The job's object.
