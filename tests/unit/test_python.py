@@ -16,6 +16,7 @@ def test_each_replica_knows_its_rank_and_all_hosts() -> None:
         "CIAO_HOSTS": ",".join(f"127.0.0.1:{20000 + index}" for index in range(11)),
         "RANK": "10",
         "LOCAL_RANK": "0",
+        "NODE_RANK": "10",
         "WORLD_SIZE": "11",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "20000",
