@@ -239,9 +239,9 @@ def test_the_role_has_the_rights_that_a_cell_asks_for(team: Team) -> None:
         # named then.
         error = team.run("%restartPolicy=OnFailure\n" + TF + SLEEPS).error
         assert isinstance(error, (ClusterFault, DirectiveError))
+        what = {"trainingruntimes": "TrainingRuntimes"}.get(taken[0], taken[0])
         assert f"missing rights: {taken[1]} {taken[0]}" in error.message or (
-            taken[0] == "trainingruntimes"
-            and "ciao-tensorflow does not allow %restartPolicy, and you may not" in error.message
+            f"does not allow %restartPolicy, and you may not {taken[1]} {what}" in error.message
         )
     assert left(team) == []
 

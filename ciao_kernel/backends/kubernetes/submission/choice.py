@@ -192,6 +192,9 @@ async def _with_shared(
     may, *own = await allowed(target.client, target.namespace, _CREATE, *TRAINER.rights)
     if may and all(own):
         return ""
+    lacks = next((one for one, has in zip(TRAINER.rights, own, strict=True) if not has), _CREATE)
+    of_trainer = lacks.group == trainer.GROUP
+    no_own = _NO_OWN if of_trainer else f"you may not {lacks.verb} {lacks.name} there"
     if not may or not set(TRAINER.plurals) <= set(await target.kinds(TRAINER.path)):
         return _NO_RUNTIME
     name = shared_runtime.name(plan.framework)
@@ -202,7 +205,7 @@ async def _with_shared(
     if what := shared_runtime.obstacle(plan, settings, fields, restricted=restricted):
         if insists:
             raise SpecError(
-                f"the ClusterTrainingRuntime {name} does not allow {what}, and {_NO_OWN}.",
+                f"the ClusterTrainingRuntime {name} does not allow {what}, and {no_own}.",
                 "Leave it out, choose another API (%api=auto), or ask an administrator for "
                 "deploy/rbac/trainer-role.yaml.",
                 directive="api",
@@ -215,7 +218,7 @@ async def _with_shared(
         if not insists:
             return f"{_NO_RUNTIME} (and {_NEVER_STARTED})"
         caution = _NEVER_STARTED
-    return Choice(TRAINER, f"{why}, and {_NO_OWN}", name, fields, caution)
+    return Choice(TRAINER, f"{why}, and {no_own}", name, fields, caution)
 
 
 async def _by_ssh(plan: Plan, target: Target) -> Choice | None:
