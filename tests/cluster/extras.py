@@ -62,10 +62,10 @@ EXTRAS: Mapping[str, Extra] = {
     "kaniko": Extra(images=(recipes.KANIKO,)),
     "kwok": Extra(programs=("kwok",), slices=("rig",)),
     "policies": Extra(programs=("kube-router",), slices=("gateway",)),
-    "kueue": Extra(programs=("kueue",), slices=("operators",)),
-    "metrics_server": Extra(programs=("metrics-server",), slices=("operators",)),
+    "kueue": Extra(programs=("kueue",), slices=("gateway",)),
+    "metrics_server": Extra(programs=("metrics-server",), slices=("gateway",)),
     "older_operator": Extra(images=(recipes.OLDER_OPERATOR,), slices=("operators", "rig")),
-    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slices=("operators",)),
+    "trainer": Extra(images=(recipes.JOBSET, recipes.TRAINER), slices=("operators", "gateway")),
     "mpi_operator": Extra(
         images=(recipes.MPI_OPERATOR, recipes.MPI_SSH_IMAGE), slices=("operators",)
     ),

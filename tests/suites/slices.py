@@ -14,7 +14,8 @@ SLICES = {
     "browser": "Notebook 7 beside JupyterLab, the dark theme, narrow pages, long logs",
     "operators": "every job kind and framework on a cluster, Kubeflow Trainer, the older operator",
     "packages": "every framework on this machine; rare faults of packages, wheels and indexes",
-    "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; packages beside ciao",
+    "gateway": "Enterprise Gateway, its provisioners, JupyterHub, SoS; Kueue, the metrics server; "
+    "packages beside ciao",
     "docs": "the documentation's longer pages, notebooks; hostile cells and texts",
     "builders": "s2i's own program, rare faults and refusals of builders and registries",
     "faults": "rare faults of clusters, nodes, connections, kernels; rare states of jobs",

@@ -26,7 +26,7 @@ from tests.helpers.jobs import Ended, Recorder, wait
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.second("operators"),
+    pytest.mark.second("gateway"),
     pytest.mark.xdist_group("policies"),
 ]
 FIRST = {"kubernetes.io/os": "linux"}

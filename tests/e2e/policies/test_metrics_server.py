@@ -22,7 +22,7 @@ from tests.helpers.jobs import Ended, Recorder, wait
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.second("operators"),
+    pytest.mark.second("gateway"),
     pytest.mark.xdist_group("policies"),
 ]
 MI = 1024 * 1024
