@@ -93,7 +93,11 @@ def _field(field: str, variables: dict[str, Any], *, escaped: bool) -> str:
         tree = ast.parse((expression or "").strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _Kept from None
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    nodes = list(ast.walk(tree))
+    bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    found = [node for node in nodes if isinstance(node, ast.Name)]
+    bound |= {node.id for node in found if isinstance(node.ctx, ast.Store)}
+    names = {node.id for node in found} - bound
     if not names.intersection(variables):
         alone = isinstance(tree.body, ast.Name) and not spec and not escaped
         raise _Kept("the notebook has no such variable" if alone else "")

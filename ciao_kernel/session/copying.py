@@ -6,6 +6,8 @@ or takes them.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -46,14 +48,20 @@ async def take(
         found = replica_files.find(base, [name])
         faults = dict(found.faults)
         for path in found.sizes:
-            part = into.part()
+            with _writing(target):
+                part = into.part()
             try:
                 shutil.copyfile(Path(base, path), part)
             except OSError as error:
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+                if str(error.filename) == str(part) or error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    with _writing(target):
+                        raise
                 faults[path] = replica_files.reason(error)
-                part.unlink(missing_ok=True)
                 continue
-            into.place(path, part, "")
+            with _writing(target):
+                into.place(path, part, "")
     else:
         one = Fetch(
             partial(backend.execute, job, replica),
@@ -93,14 +101,33 @@ async def give(
         python = python_of(job, settings.cluster_python)
         await transfers.send(execute, python, source, target or ".")
     else:
-        into = _Target(folder(Path(job.workdir), target), source.absolute().name)
-        for path in found.sizes:
-            part = into.part()
-            shutil.copyfile(source.absolute().parent / path, part)
-            into.place(path, part, "")
+        with _writing(target or job.workdir):
+            into = _Target(folder(Path(job.workdir), target), source.absolute().name)
+            for path in found.sizes:
+                part = into.part()
+                try:
+                    shutil.copyfile(source.absolute().parent / path, part)
+                except OSError:
+                    part.unlink(missing_ok=True)
+                    raise
+                into.place(path, part, "")
     count = len(found.sizes)
     size = size_text(sum(found.sizes.values()))
     return f"{count} {'file' if count == 1 else 'files'}, {size}"
+
+
+@contextlib.contextmanager
+def _writing(target: str | Path) -> Iterator[None]:
+    """Report an OSError as an error of the target.
+
+    Raises:
+        BackendError: It cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise BackendError(f"{visible(str(target))} cannot be written: {why}.") from None
 
 
 def folder(base: Path, target: str) -> Path:

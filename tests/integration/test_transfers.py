@@ -698,3 +698,22 @@ def test_files_are_not_kept_for_a_stop_or_for_nobody(
         (tmp_path / "marks" / mark).touch()
     with kept(keeper, tmp_path / "marks", patience) as process:
         assert process.wait() == 0
+
+
+LOCAL = Job("here", "local", "tensorflow", (WORKER,), 1.0, kind_of_place="folder")
+
+
+@pytest.mark.parametrize("target", ["/proc/nope/x", "/dev/full/x", "/proc/nope/"])
+def test_a_target_of_this_machine_that_cannot_be_written_is_one_error(
+    tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    job = replace(LOCAL, root=str(tmp_path))
+    none: Any = None
+    for work in (
+        copying.take(none, job, WORKER, "a.txt", Path(target), Settings()),
+        copying.give(none, job, WORKER, tmp_path / "a.txt", target, Settings()),
+    ):
+        with pytest.raises(BackendError, match="cannot be written: "):
+            asyncio.run(work)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

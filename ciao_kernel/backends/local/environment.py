@@ -28,7 +28,9 @@ from ciao_kernel.plugins import Emit, Step
 
 _DONE = "ciao-done"
 _SITES = (
-    "import json, sys; print(json.dumps([sys.version, "
+    "import json, sys, sysconfig; "
+    # Machines of two architectures may share a home, and have one text of their version.
+    "print(json.dumps([f'{sys.version} {sysconfig.get_platform()}', "
     "[path for path in sys.path if path.endswith('-packages')]]))"
 )
 _NO_VENV = "On Debian, install the package python3-venv."

@@ -30,6 +30,7 @@ from ciao_kernel.private_files import Untrusted
 _PIECE = 1 << 16
 _GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL for an abandoned command."""
+_LOOK = 0.02
 _LAST_WORDS = 1.0
 """Seconds after a command's end in which output of its surviving children is still read."""
 
@@ -171,7 +172,7 @@ async def _code(
     An error of a reader or a sender ends the wait: otherwise the command would wait for ever for
     input, or at a full pipe.
     """
-    waiting = asyncio.ensure_future(process.wait())
+    waiting = asyncio.ensure_future(_returned(process))
     pending: set[asyncio.Task[Any]] = {waiting, *readers, *senders}
     try:
         while not waiting.done():
@@ -184,6 +185,13 @@ async def _code(
     for task in done:
         task.result()
     return _as_shell(waiting.result())
+
+
+async def _returned(process: asyncio.subprocess.Process) -> int:
+    """Wait for a process; its own ``wait()`` also waits for what its children hold open."""
+    while process.returncode is None:
+        await asyncio.sleep(_LOOK)
+    return process.returncode
 
 
 @contextlib.asynccontextmanager

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from ciao_kernel.backends.local.machine.private_network import Network
 
 
+_OF_ANOTHER = (
+    "TF_CONFIG", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    # The variable of a setting too: a program would take it for the folder of its job.
+    "CIAO_CHECKPOINT",
+)  # fmt: skip
+
+
 class ReplicaProcess:
     """Process and state of one replica.
 
@@ -137,6 +144,6 @@ def inherited(environment: os._Environ[str]) -> dict[str, str]:
     kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
     if "inline" in kept.get("MPLBACKEND", ""):
         del kept["MPLBACKEND"]  # ipykernel's backend: its plots need a notebook
-    for name in ("TF_CONFIG", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+    for name in _OF_ANOTHER:
         kept.pop(name, None)
     return kept

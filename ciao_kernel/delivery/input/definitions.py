@@ -5,6 +5,7 @@ read them.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -36,6 +37,8 @@ class Definitions:
     values: Mapping[str, str]
     """Variables that the code uses, each with the name in ``%input`` that needs it. They must be
     global names before the code runs."""
+    future: bool = False
+    """Whether the cells were compiled with ``from __future__ import annotations``."""
 
 
 def is_code(value: Any) -> bool:
@@ -66,7 +69,13 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
             parts[name] = line
         elif is_code(value):
             text = _source(value, requested, variables)
-            for used in _globals(text):
+            try:
+                used_names = sorted(_globals(text))  # the same text for the same notebook
+            except SyntaxError:
+                why = f"the source of {name} cannot be told from the lines around it."
+                hint = "Define it at the top level of a cell, not inside an if or a with."
+                raise _error(why, hint, requested) from None
+            for used in used_names:
                 if used in variables and not _is_builtin(used, variables[used]):
                     add(used, requested)
             true_name = value.__name__
@@ -78,12 +87,31 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
         add(name, name)
     imports = [text for text in parts.values() if text.startswith(("import ", "from "))]
     others = [text for text in parts.values() if not text.startswith(("import ", "from "))]
-    return Definitions("\n\n".join(["\n".join(imports), *others]).strip() + "\n", values)
+    code = "\n\n".join(["\n".join(imports), *others]).strip() + "\n"
+    future = any(_has_future(variables[name]) for name in parts)
+    return Definitions(code, values, future)
+
+
+def _has_future(value: Any) -> bool:
+    """Return whether code of the notebook keeps annotations as text."""
+    if not is_code(value) or getattr(value, "__module__", "") != _NOTEBOOK:
+        return False
+    members = vars(value).values() if isinstance(value, type) else (value,)
+    codes = (getattr(_unwrapped(one), "__code__", None) for one in members)
+    return any(code.co_flags & __future__.annotations.compiler_flag for code in codes if code)
+
+
+def _unwrapped(value: Any) -> Any:
+    try:
+        return inspect.unwrap(value) if callable(value) else value
+    except ValueError:  # it wraps itself
+        return value
 
 
 def _is_builtin(name: str, value: Any) -> bool:
     """Return whether a name means Python's builtin, or one that IPython adds to the notebook."""
-    return getattr(builtins, name, None) is value or name in _IPYTHON_NAMES
+    of_ipython = name in _IPYTHON_NAMES and getattr(value, "__module__", "") != _NOTEBOOK
+    return getattr(builtins, name, None) is value or of_ipython
 
 
 def _import(name: str, value: Any) -> str | None:
@@ -154,7 +182,8 @@ def _globals(text: str) -> set[str]:
         names |= {
             one.get_name()
             for one in table.get_symbols()
-            if one.is_referenced() and (one.is_global() or (is_module and not one.is_assigned()))
+            if one.is_declared_global()
+            or (one.is_referenced() and (one.is_global() or (is_module and not one.is_assigned())))
         }
         tables += table.get_children()
     return names

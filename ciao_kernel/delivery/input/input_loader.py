@@ -1,7 +1,8 @@
-"""What ``%input`` names, for ``from ciao_input import lr, helper`` in the program of a job.
+"""Reads the values that ``%input`` stores, for ``ciao_input`` in the program of a job.
 
-This file runs in replicas, whose Python may be older than the kernel's and has no ciao: it uses the
-standard library alone until a value needs more. Values are read when they are first used.
+This text runs in replicas, whose Python may be older than the kernel's and has no ciao: it uses the
+standard library alone until a value needs more. It has a module of its own (:mod:`.variables`): a
+variable of the user may have any name.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).absolute().parent / "input"
-_STORED: dict[str, tuple[str, str]] = {}  # name → (file, type): the kernel fills it in below
+STORED: dict[str, tuple[str, str]] = {}
+"""The file and the type of each name; ``ciao_input`` fills it in."""
 
 
-def _load(name: str) -> Any:
-    """Return a value with the type that it had in the notebook."""
-    file, kind = _STORED[name]
+def load(name: str) -> Any:
+    """Return a value with the type that it had in the notebook.
+
+    Raises:
+        AttributeError: ``%input`` does not name it.
+    """
+    if name not in STORED:
+        raise AttributeError(f"%input does not name {name}")
+    file, kind = STORED[name]
     return read(_FOLDER / file, kind)
 
 
@@ -76,14 +84,3 @@ def _table(path: Path, kind: str) -> Any:
         several = frame.shape[1] > 1
         return pandas.MultiIndex.from_frame(frame) if several else pandas.Index(frame.iloc[:, 0])
     return frame.iloc[:, 0] if kind == "pandas.Series" else frame
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _STORED:
-        raise AttributeError(f"%input does not name {name}")
-    value = globals()[name] = _load(name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_STORED})

@@ -170,12 +170,15 @@ def _as_plain_array(value: Any) -> Any:
     """Return an array or a tensor as an array.
 
     Raises:
-        ValueError: It has a mask, which files do not keep.
+        ValueError: It has a mask or another type of array, which files do not keep.
     """
     import numpy
 
     if isinstance(value, numpy.ma.MaskedArray):
         raise ValueError("numpy files cannot store a mask")
+    if isinstance(value, numpy.ndarray) and type(value) not in (numpy.ndarray, numpy.memmap):
+        kind = type(value).__name__
+        raise ValueError(f"numpy files store no {kind}; numpy.asarray({kind}) makes an array of it")
     return value if isinstance(value, numpy.ndarray) else _as_array(value)
 
 

@@ -128,10 +128,32 @@ def _module(stored: Mapping[str, tuple[str, str]], definitions: Definitions) -> 
     """Return the module that a program imports as ``ciao_input``."""
     from ciao_kernel.delivery.input import input_loader
 
-    # Functions find global names only if they are really there.
-    eager = [f"{name} = _load({name!r})" for name in definitions.values]
-    lines = ["", "", f"_STORED.update({dict(stored)!r})", *eager, "", definitions.code]
-    return inspect.getsource(input_loader) + "\n".join(lines)
+    # As the notebook's cells were compiled: a dataclass keeps text in place of types with it.
+    future = ["from __future__ import annotations"] if definitions.future else []
+    lines = [
+        '"""What `%input` names."""',
+        *future,
+        *(["del annotations"] if future else []),
+        "import types as _types",
+        "",
+        '_loader = _types.ModuleType("_loader")',
+        "_loader.__file__ = __file__",
+        f"exec({inspect.getsource(input_loader)!r}, _loader.__dict__)",
+        f"_loader.STORED.update({dict(stored)!r})",
+        "",
+        "def __getattr__(name):",
+        "    value = globals()[name] = _loader.load(name)  # when it is first used",
+        "    return value",
+        "",
+        "def __dir__():",
+        "    return sorted({*globals(), *_loader.STORED})",
+        "",
+        # Functions find global names only if they are really there.
+        *(f"{name} = _loader.load({name!r})" for name in definitions.values),
+        "",
+        definitions.code,
+    ]
+    return "\n".join(lines)
 
 
 def storable_names(variables: Mapping[str, Any]) -> Iterator[str]:

@@ -54,7 +54,8 @@ _PAIR = re.compile(
       (?P<open>["'\[(]*+) (?:(?:[a-z][a-z\d]*+\.)?[a-z]++\d*+\(\[?)? [ \t]*+
       (?P<number>{_NUMBER}) (?:(?<=[a-z])\.0)? (?: [ \t]*+/[ \t]*+(?P<total>{_WHOLE}) )?
       (?! \w | \.\d | [:-]\d | /\d )
-    | (?<![\w./@-]) (?P<set>{"|".join(sorted(_SETS, key=len, reverse=True))}) (?![\w/@-]|\.\w)
+    | (?<![\w./@-]) (?P<set>{"|".join(sorted(_SETS, key=len, reverse=True))}) (?:_\d++)?
+      (?![\w/@-]|\.\w)
     | (?P<quote>["']) (?P<group>[a-z][\w./@-]{{0,63}}+) (?P=quote) [ \t]*+ : [ \t]*+ \{{
     | (?P<close>\}})
     """,

@@ -126,6 +126,8 @@ def pod(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
             "runAsUser": int(environment.get("KERNEL_UID", 1000)),
             "runAsGroup": int(environment.get("KERNEL_GID", 100)),
             "fsGroup": 100,
+            # Else each start lets the group write to all files, and ciao trusts none of them.
+            "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],

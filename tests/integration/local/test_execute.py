@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -79,3 +81,10 @@ def test_an_output_that_breaks_ends_the_command_and_is_not_its_fault(
 def test_a_command_that_cannot_be_started_is_to_blame(jobs: Place, terminal: bool) -> None:
     with pytest.raises(BackendError, match="nope cannot be run: No such file"):
         run(jobs, "nope", sizes=window() if terminal else None)
+
+
+def test_a_child_that_holds_the_output_open_does_not_keep_the_command(jobs: Place) -> None:
+    """It lives as long as its job, like every process beside a replica."""
+    code, out = run(jobs, "sh", "-c", "sleep 0.5; sleep 600 & echo $!; exit 3", wait=60)
+    os.kill(int(out), signal.SIGKILL)
+    assert code == 3

@@ -227,3 +227,62 @@ def test_the_loader_needs_only_the_standard_library() -> None:
     ).read_text()
     assert "import ciao_kernel" not in text
     assert compile(text, "x", "exec", flags=0)
+
+
+@pytest.mark.parametrize("name", ["annotations", "json", "Path", "Any", "read", "STORED", "load"])
+def test_a_variable_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """The reader of values has names of its own."""
+    found = program(tmp_path, "import ciao_input", [name, "other"], {name: [1], "other": {"a": 2}})
+    assert getattr(found, name) == [1]
+    assert found.other == {"a": 2}
+    with pytest.raises(AttributeError, match="does not name nope"):
+        found.nope  # noqa: B018
+
+
+def defined(text: str) -> dict[str, Any]:
+    """The variables of a notebook whose cell has this text."""
+    file = f"<cell {hash(text)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    variables: dict[str, Any] = {"__name__": "__main__", "In": [text]}
+    exec(compile(text, file, "exec", dont_inherit=True), variables)
+    return {name: value for name, value in variables.items() if name != "__builtins__"}
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_annotations_are_what_they_were_in_the_notebook(
+    tmp_path: Path, future: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """argparse takes the types of a dataclass's fields from them."""
+    cell = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    lr: float = 0.1\n"
+    cell += "    def text(self): return str(self.lr)\n"
+    deliver_to = deliver(
+        Source(SourceFile("ciao_cell.py"), imports=frozenset({"ciao_input"})),
+        ["Config"],
+        defined(future + cell),
+    )
+    [text] = [one.data for one in deliver_to.files if one.path == "ciao_input.py"]
+    assert text is not None
+    module = types.ModuleType("ciao_input")
+    monkeypatch.setitem(sys.modules, "ciao_input", module)
+    names = vars(module) | {"__file__": str(tmp_path / "x.py")}
+    exec(compile(text, "x", "exec", dont_inherit=True), names)
+    assert names["Config"].__annotations__ == {"lr": "float" if future else float}
+    assert "annotations" not in names
+
+
+def test_a_function_that_assigns_a_global_variable_brings_it(tmp_path: Path) -> None:
+    variables = defined("counter = 3\ndef count():\n    global counter\n    counter += 1\n")
+    found = program(tmp_path, "import ciao_input", ["count"], variables)
+    found.count()
+    assert found.counter == 4
+
+
+def test_the_users_own_display_is_brought(tmp_path: Path) -> None:
+    variables = defined("def display(x):\n    return x\ndef show(x):\n    return display(x)\n")
+    assert program(tmp_path, "import ciao_input", ["show"], variables).show(7) == 7
+
+
+def test_a_source_that_cannot_be_told_is_an_error_of_its_name() -> None:
+    cell = 'if True:\n    def odd():\n        return """\nflush left\n"""\n'
+    with pytest.raises(SpecError, match="%input cannot take odd: the source of odd cannot be told"):
+        deliver(Source(SourceFile("x")), ["odd"], defined(cell))

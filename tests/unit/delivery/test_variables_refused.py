@@ -49,6 +49,8 @@ def test_a_command_line_has_no_variables() -> None:
         (np.datetime64("2026-11-22", "ns"), "no file format supports values of type datetime64."),
         (np.array([object()]), "a ndarray: Object arrays cannot be saved"),
         (np.ma.masked_array([1], [True]), "a MaskedArray: numpy files cannot store a mask"),
+        (np.matrix([[1]]), "a matrix: numpy files store no matrix"),
+        (np.rec.array([(1, 2.0)]), "a recarray: numpy files store no recarray"),
         (
             pd.DataFrame({"a": [1, "b"]}),
             "a DataFrame: Could not convert 'b' with type str: tried to convert to int64. "

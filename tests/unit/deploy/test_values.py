@@ -12,6 +12,7 @@ import yaml
 VALUES = Path(__file__).parents[3] / "deploy/jupyterhub/values.yaml"
 CHART: dict[str, type] = {
     "hub.config.KubeSpawner.container_security_context": dict,
+    "hub.config.KubeSpawner.pod_security_context": dict,
     "singleuser.image.name": str,
     "singleuser.image.tag": str,
     "singleuser.cmd": list,

@@ -39,6 +39,8 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("--lr {lr} --n $n", "--lr 0.01 --n 3"),
         ("{n + 1} {lr:.3f} {lr!r} {opts['x'][0]} {max(n, 2)}", "4 0.010 0.01 1 3"),
         ("{ n }", "3"),
+        ("""{",".join(str(one) for one in opts["x"])}""", "1,2"),
+        ("{[n * two for two in opts['x']]}", "[3, 6]"),
         ("'{title}'", "'a b'"),
         ("$_x-$n.5", "5-3.5"),
         ("{n}{n}", "33"),

@@ -20,6 +20,7 @@ from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.machine import gpus, ports
 from ciao_kernel.backends.local.machine.claims import Claims
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.replica import inherited
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Gpu, JobSpec, Replica, ReplicaGroup, Resources
 
@@ -384,3 +385,8 @@ def test_a_record_is_the_users_alone_and_never_half(tmp_path: Path) -> None:
         folder.read_job()
     assert folder.read_status() is None
     assert folder.read_stop_reason() == ""
+
+
+def test_a_replica_inherits_no_rank_or_folder_of_another_job() -> None:
+    given = {"HOME": "/h", "RANK": "3", "NODE_RANK": "1", "CIAO_CHECKPOINT": "/data", "A": "b"}
+    assert inherited(given) == {"HOME": "/h", "A": "b"}  # type: ignore[arg-type]

@@ -302,3 +302,8 @@ def test_time_grows_with_a_line_s_length_alone(head: str, unit: str) -> None:
 def test_letters_and_digits_of_other_alphabets_are_no_number(text: str) -> None:
     """re.IGNORECASE takes a Turkish İ for an i, and float() does not."""
     assert "loss" not in read(f"step 1/3 loss: {text}").values
+
+
+def test_lightgbms_data_sets_are_told_apart() -> None:
+    found = read("[10]\ttraining's l2: 0.24\tvalid_1's l2: 0.31").values
+    assert found == {"train_l2": 0.24, "val_l2": 0.31}
