@@ -55,6 +55,8 @@ class ReplicaProgress:
         self._steps: float | None = None
         self._epoch: float | None = None
         self._epochs: float | None = None
+        self._longer = (0.0, 0.0, 0)
+        """Total, last step and readings of a longer bar than the one that counts."""
         self._opened = False
         """The last line with an epoch only opened it."""
         self._from_zero = False
@@ -84,8 +86,10 @@ class ReplicaProgress:
             self._epoch, self._epochs = found.epoch, found.epochs
             self._opened = found.opens_epoch
             self._from_zero |= found.epoch == 0
-        elif not (found.step is not None and found.total and self._counts(found)):
-            return
+        else:
+            self._look_for_longer(found)
+            if not (found.step is not None and found.total and self._counts(found)):
+                return
         if found.step is not None and found.total and self._counts(found):
             if self._step is not None and found.step < self._step and not self._epochs:
                 self._per_epoch = True
@@ -94,6 +98,20 @@ class ReplicaProgress:
             if found.epoch is not None and not self._epochs:
                 self._epoch = found.epoch
         self._note(now)
+
+    def _look_for_longer(self, found: Reading) -> None:
+        """Forget a bar of a preparation that was not finished, once a longer one goes on."""
+        if found.of or not found.total or found.step is None:
+            return
+        total, step, count = self._longer
+        if self._steps is None or found.total <= self._steps:
+            self._longer = (0.0, 0.0, 0)
+            return
+        grown = found.total == total and found.step > step
+        self._longer = (found.total, found.step, count + 1 if grown else 1)
+        if self._longer[2] >= _READINGS:
+            self._step = self._steps = self._start = None
+            self._count = 0
 
     def _counts(self, found: Reading) -> bool:
         """Return whether a bar is the training's: not one of a validation in between."""

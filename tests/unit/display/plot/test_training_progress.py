@@ -177,3 +177,13 @@ def test_the_end_of_the_training_comes_before_that_of_an_epoch() -> None:
     assert best_known(epoch, None) == epoch
     assert best_known(epoch, whole) == whole
     assert best_known(None, None) is None
+
+
+@pytest.mark.parametrize(
+    "before", [["[1/4] Loading", "[2/4] Building", "[3/4] Training"], ["best lr: 84% 84/100"]]
+)
+def test_a_preparation_that_was_not_finished_does_not_hide_the_training(before: list[str]) -> None:
+    lines = [*before, *(f"step {step}/1000 loss 0.5" for step in range(10, 910, 10))]
+    known = [done for _, done in replay((float(n), f"{line}\n") for n, line in enumerate(lines))]
+    assert known[-1].share == pytest.approx(0.9)
+    assert known[-1].step == 900
