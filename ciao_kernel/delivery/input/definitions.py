@@ -165,7 +165,7 @@ def _class_source(kind: type, variables: Mapping[str, Any]) -> str | None:
 def _cells(kind: type, variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the cells that may define a class, the likeliest first."""
     for member in vars(kind).values():
-        code = getattr(inspect.unwrap(member) if callable(member) else member, "__code__", None)
+        code = getattr(_unwrapped(member), "__code__", None)
         if code is not None:
             yield "".join(linecache.getlines(code.co_filename))
     history = variables.get("In")  # IPython's list of cells

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import math
 import ssl
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -61,19 +63,28 @@ class Issuer:
         return web.json_response(self.answer)
 
 
+@contextlib.asynccontextmanager
+async def configured(
+    issuer: Issuer, pki: Path, trusted: bool = True, **more: str
+) -> AsyncIterator[Entry]:
+    """Serve an issuer, and give the configuration of a kubeconfig for it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "crt", pki / "key")
+    async with asyncio.timeout(60), serving(issuer.reply, ssl_context=context) as host:
+        config = {
+            "client-id": "cli",
+            "client-secret": "pass:w%",
+            "idp-issuer-url": f"{host}/realm/",
+            "idp-certificate-authority": "crt" if trusted else "",
+            **more,
+        }
+        yield Entry(config, pki)
+
+
 def ask(issuer: Issuer, pki: Path, trusted: bool = True, **more: str) -> tuple[str, float]:
     async def main() -> tuple[str, float]:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pki / "crt", pki / "key")
-        async with asyncio.timeout(60), serving(issuer.reply, ssl_context=context) as host:
-            config = {
-                "client-id": "cli",
-                "client-secret": "pass:w%",
-                "idp-issuer-url": f"{host}/realm/",
-                "idp-certificate-authority": "crt" if trusted else "",
-                **more,
-            }
-            return await oidc.token(Entry(config, pki))
+        async with configured(issuer, pki, trusted, **more) as entry:
+            return await oidc.token(entry)
 
     return asyncio.run(main())
 
@@ -121,26 +132,17 @@ def test_what_cannot_be_renewed_is_said(pki: Path, more: dict[str, str], said: s
 def test_an_issuer_may_take_each_refresh_token_once(pki: Path) -> None:
     async def main() -> None:
         issuer = Issuer(id_token=NEXT, refresh_token="second")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pki / "crt", pki / "key")
-        async with asyncio.timeout(60), serving(issuer.reply, ssl_context=context) as host:
-            config = {
-                "client-id": "cli",
-                "client-secret": "pass:w%",
-                "idp-issuer-url": f"{host}/realm/",
-                "idp-certificate-authority": "crt",
-                "id-token": ENDED,
-                "refresh-token": "again",
-            }
+        given = {"id-token": ENDED, "refresh-token": "again"}
+        async with configured(issuer, pki, **given) as entry:
             for valid, following in (("again", "second"), ("second", "third"), ("third", "")):
                 issuer.valid = {valid}
                 issuer.answer = {"id_token": NEXT, "refresh_token": following}
-                assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+                assert (await oidc.token(entry))[0] == NEXT
             # The user has signed in again with kubectl, so the token from before counts no more.
             issuer.valid, issuer.answer = {"again"}, {"id_token": NEXT, "refresh_token": "lost"}
-            assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+            assert (await oidc.token(entry))[0] == NEXT
             issuer.answer = {"id_token": NEXT}
-            assert (await oidc.token(Entry(config, pki)))[0] == NEXT
+            assert (await oidc.token(entry))[0] == NEXT
             assert [one["refresh_token"] for one in issuer.asked][-2:] == ["lost", "again"]
 
     asyncio.run(main())

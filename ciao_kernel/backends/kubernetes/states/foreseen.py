@@ -80,20 +80,12 @@ def failed_for_good(one: ReplicaStatus, pod: Manifest | None, item: Manifest) ->
         return False
     if get(pod, "metadata", "deletionTimestamp") is not None:
         return False  # the controller may create it again
-    if apis.of_item(item) in (JOB, TRAINER) and _is_disrupted(pod):
+    if apis.of_item(item) in (JOB, TRAINER) and status.disruption_target(pod):
         return False  # a podFailurePolicy may replace it; the job's condition tells soon
     policy = apis.of_item(item).restart_policy(item, one.replica.role)
     if policy == "ExitCode":
         return one.exit_code is not None and 0 < one.exit_code < _RETRYABLE
     return policy == "Never"
-
-
-def _is_disrupted(pod: Manifest) -> bool:
-    """Return whether the cluster ended a pod, such as a node that shuts down or lacks memory."""
-    return any(
-        one.get("type") == "DisruptionTarget" and one.get("status") == "True"
-        for one in many(pod, "status", "conditions")
-    )
 
 
 def _fails(pod: Manifest) -> bool:

@@ -138,11 +138,16 @@ def disruption(pod: Manifest | None, before: float = math.inf) -> str:
         pod: The pod.
         before: Time of the program's end: what came later is not its reason.
     """
-    for one in many(pod, "status", "conditions"):
-        at = stamp(one.get("lastTransitionTime"))
-        if one.get("type") == "DisruptionTarget" and one.get("status") == "True" and at <= before:
-            return DISRUPTIONS.get(str(one.get("reason")), "")
-    return ""
+    one = disruption_target(pod)
+    if one is None or stamp(one.get("lastTransitionTime")) > before:
+        return ""
+    return DISRUPTIONS.get(str(one.get("reason")), "")
+
+
+def disruption_target(pod: Manifest | None) -> Manifest | None:
+    """Return the condition of a pod that the cluster ends, such as on a node that shuts down."""
+    found = (one for one in many(pod, "status", "conditions") if one.get("status") == "True")
+    return next((one for one in found if one.get("type") == "DisruptionTarget"), None)
 
 
 def termination_time(pod: Manifest) -> float:
