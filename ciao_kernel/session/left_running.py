@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice
@@ -21,7 +21,7 @@ _PATIENCE = 2.0
 _TRIES = 3
 _NAMED = 5
 _SKEW = 5.0
-"""Seconds by which a cluster's clock may be behind this machine's clock."""
+"""Seconds by which a cluster's clock may differ from this machine's clock."""
 _VERBS = frozenset({"run", "describe", "logs", "attach", "delete", "exec"})
 """Commands that query backends; `jobs` does too, but lists all jobs itself."""
 
@@ -31,11 +31,13 @@ class LeftRunning:
 
     Args:
         label: Owner of the jobs that this process starts: ``ada@laptop kernel 4711``.
+        clock: Returns the seconds since the epoch.
     """
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, clock: Callable[[], float] = time.time) -> None:
         self._label = label
-        self._began = time.time()
+        self._clock = clock
+        self._began = clock()
         self._tries = 0
 
     @contextlib.asynccontextmanager
@@ -54,14 +56,17 @@ class LeftRunning:
         if self._tries >= _TRIES or (words is not None and not _VERBS.intersection(words[:1])):
             yield
             return
-        asking = asyncio.get_running_loop().create_task(self._tell(session, display, words or ()))
+        telling = self._tell(session, display, words or (), self._clock())
+        asking = asyncio.get_running_loop().create_task(telling)
         try:
             yield
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _tell(self, session: Session, display: Display, words: Sequence[str]) -> None:
+    async def _tell(
+        self, session: Session, display: Display, words: Sequence[str], began: float
+    ) -> None:
         last = session.last
         faults: list[BackendError] = []
         try:
@@ -73,22 +78,33 @@ class LeftRunning:
             return
         if self._tries >= _TRIES or session.last is not last:
             return  # The job's own output has begun: the next cell reports the jobs.
-        left = [
-            job
-            for job, status in found
-            if not status.over and session.owns(job) and self._is_earlier(job)
-        ]
+        running = [job for job, status in found if not status.over and session.owns(job)]
+        if any(self._may_be_of_cell(job, session, began) for job in running):
+            return  # The next cell can tell.
+        left = [job for job in running if self._is_earlier(job, session)]
         self._tries = self._tries + 1 if faults and not left else _TRIES
         if left := [job for job in left if job.name not in words]:
-            display.show(Notice(_sentence(left)))
+            display.show(Notice(_sentence(left, self._clock())))
 
-    def _is_earlier(self, job: Job) -> bool:
+    def _may_be_of_cell(self, job: Job, session: Session, began: float) -> bool:
+        """Return whether a job is that of the cell which began then, or of a kernel just before."""
+        return self._has_label(job, session) and job.created >= began - _SKEW
+
+    def _is_earlier(self, job: Job, session: Session) -> bool:
         """Return whether a job was started neither by this kernel nor by another live process."""
-        if job.owner == self._label:  # in a container, the previous kernel had the same ID
-            return job.created < self._began - _SKEW
+        if job.owner == self._label:
+            return self._has_label(job, session)
         host, number = _process(self._label)
         theirs, other = _process(job.owner)
         return theirs != host or not other or other == number or not _lives(other, job.created)
+
+    def _has_label(self, job: Job, session: Session) -> bool:
+        """Return whether an earlier kernel, whose ID was the same, can have started a job.
+
+        In a container each kernel has the same ID, and a restart may take a second.
+        """
+        own = job.owner == self._label and job.name not in session.started
+        return own and job.created < self._began + _SKEW
 
 
 def _process(owner: str) -> tuple[str, str]:
@@ -115,8 +131,8 @@ def _lives(number: str, made: float) -> bool:
         return False
 
 
-def _sentence(jobs: Sequence[Job]) -> str:
-    ages = [(job, age(time.time() - job.created)) for job in jobs[-_NAMED:]]
+def _sentence(jobs: Sequence[Job], now: float) -> str:
+    ages = [(job, age(now - job.created)) for job in jobs[-_NAMED:]]
     if len(jobs) == 1:
         ((job, old),) = ages
         return f"still running from before: {job.name} ({old}, `%ciao attach {job.reference}`)"

@@ -73,6 +73,8 @@ class Session:
         self._stopper = Stopper(lifetime or NoShutdown())
         self.last: JobResult | None = None
         """Newest job that ran or was followed here, whatever its result: ``_job`` in a cell."""
+        self.started: set[str] = set()
+        """Names of the jobs that were submitted here."""
         self.preview: Preview | None = None
         """The newest dry run, unless a job was submitted after it."""
 

@@ -62,6 +62,7 @@ async def submit(
         len(job.replicas),
         job.place,
     )
+    session.started.add(job.name)
     session.last = JobResult(job, Status(State.RUNNING, ()))
     if spec.detach:
         # Before anything is waited for: an interrupt leaves the job running.

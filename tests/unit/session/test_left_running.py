@@ -29,8 +29,9 @@ class Known:
 
     def __init__(self, *found: tuple[Job, Status], after: float = 0.0) -> None:
         self.last: Any = None
+        self.started: set[str] = set()
         self.asked = 0
-        self.found, self.after = found, after
+        self.found, self.after = list(found), after
         self.fault: ClusterFault | None = None
 
     async def jobs(self, faults: list[Any]) -> list[tuple[Job, Status]]:
@@ -99,6 +100,20 @@ def test_jobs_of_living_kernels_of_others_and_own_ones_are_left_out() -> None:
 def test_in_a_container_the_kernel_before_had_the_same_number() -> None:
     (text,) = reported(LeftRunning(OWN), Known(job("mine", OWN, age=60)))
     assert "mine (1m" in text
+
+
+def test_a_job_of_the_seconds_before_a_restart_is_told_of_by_a_later_cell() -> None:
+    """The first cell cannot tell it from its own job: their clocks may differ."""
+    own, before = job("own", OWN, age=0.5), job("before", OWN, age=2)
+    now = [time.time()]
+    earlier, session = LeftRunning(OWN, lambda: now[0]), Known(before)
+    assert reported(earlier, session) == []
+    session.started.add("own")
+    session.found.append(own)
+    now[0] += 6
+    (text,) = reported(earlier, session)
+    assert "before: before (8s" in text
+    assert "own" not in text
 
 
 def test_a_number_that_is_another_process_by_now_is_no_kernel_that_lives() -> None:
