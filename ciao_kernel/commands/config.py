@@ -11,6 +11,7 @@ from ciao_kernel import config
 from ciao_kernel.commands import Caller, completion, settings_file, toml_edit
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
+from ciao_kernel.config.setting_types import Images
 from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.spelling import key
@@ -78,11 +79,28 @@ def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) ->
 
 
 def _saved(name: str, value: object) -> toml_edit.Value:
-    if isinstance(value, int | float):
-        return value
-    setting = next(one for one in fields(Settings) if one.name == name)
-    text = str(setting.metadata["kind"].render(value))
-    return toml_edit.Structured(value, text) if isinstance(value, Mapping | tuple) else text
+    kind = next(one for one in fields(Settings) if one.name == name).metadata["kind"]
+    text = str(kind.render(value))
+    if isinstance(value, Mapping):
+        others = {key(other.name) for other in fields(Settings)} - {key(name)}
+        return toml_edit.Structured(
+            value,
+            text,
+            any_case=isinstance(kind, Images),
+            in_section=not others.intersection(map(key, value)),
+        )
+    if isinstance(value, tuple):
+        return toml_edit.Structured(tuple(map(str, value)), text)
+    # The number of a word, as that of lines=all, has no meaning in a file.
+    return value if isinstance(value, int | float) and _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _json(rows: Iterable[tuple[str, str, str, str]]) -> str:

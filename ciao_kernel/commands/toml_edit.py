@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ciao_kernel.magics.spelling import key
 
 if TYPE_CHECKING:  # Functions import it: a kernel starts without it.
-    from tomlkit.items import Item, Key
+    from tomlkit.items import Item, Key, Table
 
     Entry = tuple[Key | None, Item]
     Entries = list[Entry]
@@ -28,12 +28,21 @@ class Structured:
     """A value for which TOML has a form of its own, and which may also be written as one text.
 
     Attributes:
-        value: A table, its names in lower case, or the elements of an array.
+        value: A table, or the elements of an array.
         text: The same value as text, for a key that the file sets to a text.
+        any_case: True if the names of a table are in lower case and the file may have any case.
+        in_section: False if a section (``[images]``) cannot hold the table, because one of its
+            names is a key at the top too. The section then becomes dotted keys.
     """
 
     value: Mapping[str, str] | tuple[str, ...]
     text: str
+    any_case: bool = True
+    in_section: bool = True
+
+    def name(self, written: str) -> str:
+        """Return the name in the table for a name in the file."""
+        return written.lower() if self.any_case else written
 
 
 Value = str | int | float | Structured
@@ -43,7 +52,7 @@ def changed(text: str, values: Mapping[str, Value]) -> str | None:
     """Set keys at the top of a TOML file.
 
     A value keeps its form in the file: text, array, inline table, dotted keys (``images.pytorch``)
-    or section (a table with its header, ``[images]``).
+    or section (a table with its header, ``[images]``), if that form can hold it.
 
     Args:
         text: The text of the file, which is valid TOML.
@@ -93,25 +102,29 @@ def _is(found: object, wanted: Value) -> bool:
     if not isinstance(wanted, Structured):
         return found == wanted
     if isinstance(found, dict):
-        return {name.lower(): value for name, value in found.items()} == wanted.value
+        return {wanted.name(name): value for name, value in found.items()} == wanted.value
     return found == wanted.text or (isinstance(found, list) and tuple(found) == wanted.value)
 
 
 def _set(body: Entries, name: str, value: Value, newline: str) -> None:
     """Change each entry of a key; if there is none, add it before the first section."""
-    from tomlkit.items import AoT, Table
-
     same = [found.key for found, _ in body if found and key(found.key) == key(name)]
     for spelling in dict.fromkeys(same):
         _change(body, spelling, value, newline)
     if not same:
-        sections = (
-            place
-            for place, (found, item) in enumerate(body)
-            if isinstance(item, Table | AoT) and found and not found.is_dotted()
-        )
-        line = _line("", name, _own_form(value), newline)
-        _insert(body, next(sections, len(body)), [line], newline)
+        _insert(body, _top_end(body), [_line("", name, _own_form(value), newline)], newline)
+
+
+def _top_end(body: Entries) -> int:
+    """Return the place before the first section."""
+    from tomlkit.items import AoT, Table
+
+    sections = (
+        place
+        for place, (found, item) in enumerate(body)
+        if isinstance(item, Table | AoT) and found and not found.is_dotted()
+    )
+    return next(sections, len(body))
 
 
 def _change(body: Entries, spelling: str, value: Value, newline: str) -> None:
@@ -131,7 +144,7 @@ def _change(body: Entries, spelling: str, value: Value, newline: str) -> None:
     nested = any(isinstance(item, Table | AoT) for table in tables for _, item in table.value.body)
     if not isinstance(value, Structured) or not isinstance(value.value, Mapping) or nested:
         return
-    missing = _fill([table.value.body for table in tables], value.value)
+    missing = _fill([table.value.body for table in tables], value, value.value)
     if found.is_dotted():
         lines = [_line(f"{found.as_string()}.", *pair, newline) for pair in missing]
         if not value.value:
@@ -143,19 +156,40 @@ def _change(body: Entries, spelling: str, value: Value, newline: str) -> None:
         inside = tables[0].value.body
         named = [place for place, (name, _) in enumerate(inside) if name]
         lines = [_line("", *pair, newline) for pair in missing]
-        _insert(inside, named[-1] + 1 if named else 0, lines, newline)
+        end = named[-1] + 1 if named else 0
+        _insert(inside, end, lines, newline)
+        if not value.in_section:
+            end += len(lines)
+            top = _top_end(body)  # the first section, which may be this one
+            body[places[0] : places[0] + 1] = inside[end:]
+            _insert(body, top, _dotted(found, tables[0], inside[:end], newline), newline)
 
 
-def _fill(bodies: list[Entries], values: Mapping[str, str]) -> list[tuple[str, Item]]:
+def _dotted(section: Key, table: Table, inside: Entries, newline: str) -> Entries:
+    """Return the lines of a section as dotted keys, with their comments."""
+    import tomlkit
+
+    prefix = f"{section.as_string()}."
+    lines = [
+        *tomlkit.parse(f"{comment}{newline}" if (comment := table.trivia.comment) else "").body
+    ]
+    for name, item in inside:
+        lines.append((name, item) if name is None else _line(prefix, name.key, item, newline))
+    return lines
+
+
+def _fill(
+    bodies: list[Entries], wanted: Structured, values: Mapping[str, str]
+) -> list[tuple[str, Item]]:
     """Change the members of a table, remove those without a value, and return the missing ones."""
     import tomlkit
 
     missing = {name: tomlkit.item(value) for name, value in values.items()}
     for body in bodies:
         for place, (name, old) in reversed([*enumerate(body)]):
-            if name and name.key.lower() in values:
-                body[place] = (name, _like(old, tomlkit.item(values[name.key.lower()])))
-                missing.pop(name.key.lower(), None)
+            if name and (own := wanted.name(name.key)) in values:
+                body[place] = (name, _like(old, tomlkit.item(values[own])))
+                missing.pop(own, None)
             elif name:
                 del body[place]
     return [*missing.items()]
@@ -165,7 +199,8 @@ def _line(prefix: str, name: str, item: Item, newline: str) -> Entry:
     """Return a new entry; ``prefix`` are the keys before its own."""
     import tomlkit
 
-    text = f"{prefix}{tomlkit.key(name).as_string()} = {item.as_string()}{newline}"
+    comment = f"{item.trivia.comment_ws}{item.trivia.comment}"
+    text = f"{prefix}{tomlkit.key(name).as_string()} = {item.as_string()}{comment}{newline}"
     return tomlkit.parse(text).body[0]
 
 

@@ -47,6 +47,8 @@ def misplaced_setting(
             return SettingError(
                 f"{origin}, line {number}: the setting {found[1]} is below [{table}], where TOML "
                 "reads it as a part of that table.",
-                "Move the line to the top of the file, above the first line in brackets.",
+                "Move the line to the top of the file, above the first line in brackets. If "
+                f"{found[1]} is a name in {table}, write all lines of [{table}] there instead, as "
+                f"{table}.{found[1]} = … .",
             )
     return None

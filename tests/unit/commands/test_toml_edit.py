@@ -175,6 +175,38 @@ def test_tomlkit_is_imported_by_the_first_change(monkeypatch: pytest.MonkeyPatch
         module["changed"]("", {})
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            '# mine\n[Images] # all\n# new\n  PyTorch = "p:1" # old\njax = "j"\n\n# end\n'
+            "[t]\na = 1\n",
+            '# mine\n# all\n# new\nImages.PyTorch = "p:2" # old\nImages.python = "q:1"\n\n# end\n'
+            "[t]\na = 1\n",
+        ),
+        (
+            '[t]\r\na = 1\r\n\r\n[images]\r\n"python" = "q:0"\r\n# end',
+            'images.python = "q:1"\r\nimages.pytorch = "p:2"\r\n[t]\r\na = 1\r\n\r\n# end',
+        ),
+        ("a = 1\n[images]", 'a = 1\nimages.pytorch = "p:2"\nimages.python = "q:1"\n'),
+        ("images = {a = 'b'}", 'images = {pytorch = "p:2", python = "q:1"}'),
+        ("images.jax = 'j'\n", 'images.pytorch = "p:2"\nimages.python = "q:1"\n'),
+    ],
+)
+def test_a_section_that_cannot_hold_a_table_becomes_dotted_keys(before: str, after: str) -> None:
+    values = {"pytorch": "p:2", "python": "q:1"}
+    images = Structured(values, "pytorch=p:2 python=q:1", in_section=False)
+    assert changed(before, {"images": images}) == after
+
+
+def test_names_of_a_table_may_have_one_case_only() -> None:
+    volumes = Structured({"nfs://s/E": "/e", "a": "/b"}, "nfs://s/E=/e a=/b", any_case=False)
+    assert changed("", {"volumes": volumes}) == 'volumes = {"nfs://s/E" = "/e", a = "/b"}\n'
+    assert changed('[volumes]\nA = "/b"\n"nfs://s/E" = "/d"\n', {"volumes": volumes}) == (
+        '[volumes]\n"nfs://s/E" = "/e"\na = "/b"\n'
+    )
+
+
 OTHERS = (
     "# color = 1 [t]", "", "  ", "a = [ # c\n 1,\n\n [2], ] # d", "b = {c = [1], d = 'e'}",
     'f = """\nimages = 1\n[t]"""', "g.h = 1", "  'i j' =2\t", "k = 1979-05-27  # l",

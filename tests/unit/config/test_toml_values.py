@@ -122,6 +122,7 @@ def test_a_setting_below_a_table_is_refused(
     place = f"{tmp_path / 'config.toml'}, line {line}: the setting {name} is below [images], "
     assert caught.value.message.lower().startswith(place.lower())
     assert caught.value.hint.startswith("Move the line to the top of the file")
+    assert f".{name} = … ." in caught.value.hint
 
 
 @pytest.mark.parametrize(
