@@ -42,12 +42,16 @@ class InstalledPlugins:
 
     def of(self, kind: str) -> Mapping[str, EntryPoint]:
         """Return the entry points of a kind by name, also those of a package installed just now."""
+        return self.all().get(kind, {})
+
+    def all(self) -> Mapping[str, Mapping[str, EntryPoint]]:
+        """Return the entry points of all kinds, as :meth:`of` does."""
         stamp = _folders()
         if stamp != self._stamp:
             self._found = self._read()
             newest = max((changed for _, changed in stamp), default=0)
             self._stamp = stamp if newest < (self._now() - _SETTLED) * 1e9 else None
-        return self._found.get(kind, {})
+        return self._found
 
 
 def _folders() -> _Stamp:

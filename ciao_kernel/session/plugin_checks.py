@@ -14,6 +14,10 @@ from ciao_kernel.plugins import Backend, Builder, Framework, Launching, Operator
 _ROLE = re.compile(r"[a-z][a-z0-9]*")
 """A role becomes a directive, a part of pod names and a word in the value of a variable."""
 
+_NAME = re.compile(r"[a-z][-a-z0-9]{0,38}")
+"""The name of a framework starts the names of its jobs, ``NAME-x5t2k``: those are DNS labels of at
+most 45 characters (:class:`ciao_kernel.magics.value_types.JobName`)."""
+
 _CONTRACTS: dict[str, type] = {
     "frameworks": Framework,
     "builders": Builder,
@@ -47,6 +51,11 @@ def checked(plugin: Any, kind: str, name: str) -> Any:
     if plugin.name != name:
         raise TypeError(f"its name is {plugin.name!r}, but its entry point is named {name!r}")
     if contract is Framework:
+        if not _NAME.fullmatch(name):
+            raise TypeError(
+                f"its name {name!r} cannot start the name of a job: it must have at most 39 "
+                "lower-case letters, digits and dashes, and start with a letter"
+            )
         _check_roles(plugin.roles)
     return plugin
 

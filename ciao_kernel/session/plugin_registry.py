@@ -7,7 +7,6 @@ Third parties add theirs as entry points of the groups ``ciao.frameworks``,
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,13 +58,20 @@ class Registry:
     def __init__(self, third_party: Mapping[str, Mapping[str, EntryPoint]] | None = None) -> None:
         self._third_party = third_party
         self._installed = InstalledPlugins()
+        self._table: tuple[Mapping[str, Mapping[str, EntryPoint]], Table] | None = None
         self._kept: dict[str, tuple[Settings, Backend]] = {}
         self._builder: dict[str, tuple[Settings, Builder]] = {}
         self._replaced: list[Backend] = []
 
-    @functools.cached_property
+    @property
     def table(self) -> Table:
-        """Table of the directives, with the names of all plug-ins."""
+        """Table of the directives, with the names of all plug-ins that are installed now."""
+        plugins = self._plugins()
+        if self._table is None or self._table[0] != plugins:
+            self._table = plugins, self._new_table()
+        return self._table[1]
+
+    def _new_table(self) -> Table:
         from ciao_kernel.magics import table as magics_table
         from ciao_kernel.plugins import AnyLanguage
 
@@ -166,11 +172,12 @@ class Registry:
                     faults.append(error)
         return found
 
+    def _plugins(self) -> Mapping[str, Mapping[str, EntryPoint]]:
+        """Return the entry points of other packages, by kind and name."""
+        return self._installed.all() if self._third_party is None else self._third_party
+
     def _names(self, kind: str) -> dict[str, str | EntryPoint]:
-        if self._third_party is None:
-            third_party = self._installed.of(kind)
-        else:
-            third_party = self._third_party.get(kind, {})
+        third_party = self._plugins().get(kind, {})
         return {
             **_BUILT_IN[kind],
             **{k: v for k, v in third_party.items() if k not in _BUILT_IN[kind]},

@@ -9,10 +9,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from ciao_kernel import errors
+from ciao_kernel.errors import SpecError
+from ciao_kernel.model import JobSpec, ReplicaGroup, Resources
+from ciao_kernel.session import plugin_checks
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (
@@ -176,3 +180,19 @@ def test_a_framework_is_one_file_of_less_than_sixty_lines() -> None:
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?class LightGbm.*?)^```", page, re.M | re.S)
     assert len(code.splitlines()) < 60
+    made: dict[str, Any] = {}
+    exec(compile(code, "docs/extending.md", "exec"), made)
+    framework = plugin_checks.checked(made["LightGbm"](), "frameworks", "lightgbm")
+    worker = ReplicaGroup("worker", 2)
+
+    def complete(*groups: ReplicaGroup) -> tuple[ReplicaGroup, ...]:
+        found: JobSpec = framework.complete(JobSpec("lightgbm", groups))
+        return found.groups
+
+    assert complete(worker) == (ReplicaGroup("master", 1), worker)
+    own = ReplicaGroup("master", 1, Resources(memory="8Gi"))
+    assert complete(worker, own, ReplicaGroup("worker", 0)) == (own, worker)
+    for count in (0, 3):
+        with pytest.raises(SpecError) as caught:
+            complete(ReplicaGroup("master", count), worker)
+        assert caught.value.directive == "master"

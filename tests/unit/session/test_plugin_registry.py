@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,11 +16,13 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import PluginError
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics import parse
-from ciao_kernel.model import Job, JobSpec
+from ciao_kernel.magics.value_types import JobName
+from ciao_kernel.model import Job, JobSpec, naming
 from ciao_kernel.plugins import JobManifest, OperatorKind
 from ciao_kernel.session import plugin_registry
 from ciao_kernel.session.plugin_registry import Registry
 
+OLD = 1_700_000_000
 BUILT_IN = set(Registry({}).table.names.frameworks)
 
 
@@ -176,6 +179,60 @@ def test_a_framework_that_would_harm_others_is_left_out(
     assert set(registry.table.names.frameworks) == BUILT_IN
     (fault,) = registry.faults(Settings())
     assert why in fault.message
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("m" * 39, True),
+        ("my-mesh2", True),
+        ("m" * 40, False),
+        ("Mesh", False),
+        ("my_mesh", False),
+        ("2mesh", False),
+        ("-mesh", False),
+        ("m\u00e9sh", False),
+        ("mesh\n", False),
+    ],
+)
+def test_the_name_of_a_framework_starts_the_names_of_its_jobs(
+    monkeypatch: pytest.MonkeyPatch, name: str, fits: bool
+) -> None:
+    monkeypatch.setattr(Mesh, "name", name)
+    registry = Registry({"frameworks": {name: _entry(name, f"{__name__}:Mesh")}})
+    found = [fault.message for fault in registry.faults(Settings())]
+    assert (name in registry.table.names.frameworks) == fits
+    assert ["cannot start the name of a job" in message for message in found] == [True] * (not fits)
+    job = naming.candidate(None, name, 1)
+    if fits:
+        assert JobName().parse(job) == job
+        assert Settings().with_values({"images": f"{name}=a"}, "x").images.get(name) == "a"
+
+
+def test_a_plugin_is_known_that_is_installed_while_the_kernel_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    os.utime(site, (OLD, OLD))
+    registry = Registry()
+    before = registry.table
+    assert "mesh" not in before.names.frameworks
+    assert registry.table is before
+
+    package = site / "mesh-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: mesh\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[ciao.frameworks]\nmesh = {__name__}:Mesh\n")
+    os.utime(site, (OLD + 30, OLD + 30))
+    spec = parse.parse("%framework=mesh\n%host=3\nx = 1\n", registry.table).spec
+    assert spec.count("host") == 3
+    assert registry.table is registry.table
+
+    shutil.rmtree(package)
+    os.utime(site, (OLD + 60, OLD + 60))
+    assert registry.table.names.frameworks == before.names.frameworks
 
 
 def test_a_plugin_that_exits_when_it_is_loaded_is_left_out() -> None:
