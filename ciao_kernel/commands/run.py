@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import errno
 import functools
@@ -18,7 +19,9 @@ from ciao_kernel.delivery.input.program import Program
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import JobFailed, UsageError
 from ciao_kernel.magics import numeric_types, value_types
+from ciao_kernel.magics.directives.outputs import Outputs
 from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.parse import NO_VALUE
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan, scan_job
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.table import Directive, Scope, Table
@@ -73,8 +76,15 @@ def arguments(verb: argparse.ArgumentParser) -> None:
                     help=f"the same with the word {word}",
                 )
         else:
+            bare = value_types.may_be_bare(entry.kind)
             option = group.add_argument(
-                *names, dest=_dest(entry), action="append", metavar=_metavar(entry), help=help_text
+                *names,
+                dest=_dest(entry),
+                action="append",
+                nargs="?" if bare else None,
+                const=NO_VALUE if bare else None,
+                metavar=_metavar(entry),
+                help=help_text,
             )
             completion.by(completion.value(entry.name, given), option)
 
@@ -86,6 +96,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         UsageError: The program is not named, or is not one.
         CiaoError: It cannot run, or has failed.
     """
+    _give_file_back(args, caller.session.registry.table)
     path, shown, named = _located(args, caller)
     text = _read(path, shown)
     program = named or programs.of_file(path, text, caller.folder)
@@ -106,6 +117,17 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     if caller.piped and args.output == "text" and result and result.state is State.RUNNING:
         caller.write(f"{result.name}\n")  # For $(ciao run -d …); the notice is on standard error.
     return result
+
+
+def _give_file_back(args: argparse.Namespace, table: Table) -> None:
+    """Take the program from an option that may be without a value: ``--checkpoint train.py``."""
+    if args.file is not None or args.module is not None:
+        return
+    for entry in filter(lambda entry: value_types.may_be_bare(entry.kind), table.entries):
+        values = getattr(args, _dest(entry))
+        if isinstance(values, list) and values[-1] != NO_VALUE and values[-1].endswith(".py"):
+            args.file, values[-1] = values[-1], NO_VALUE
+            return
 
 
 def _located(args: argparse.Namespace, caller: Caller) -> tuple[Path, str, Program | None]:
@@ -239,6 +261,11 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
 
 def _quoted(text: str, entry: Directive) -> str:
     """Quote a value, so that nothing in it is read as a comment or as another directive."""
+    if text == NO_VALUE:
+        return text
+    if isinstance(entry.kind, Outputs):  # a comma separates words, but not in quotes
+        with contextlib.suppress(ValueError):
+            return entry.kind.render(entry.kind.parse(text))
     if entry.repeatable or isinstance(entry.kind, value_types.Words):
         try:
             return " ".join(map(quote, words(text)))

@@ -325,7 +325,7 @@ class CiaoKernel(AnsweringKernel):
         """Ask for code if a header has none below it; IPython checks all other cells."""
         from ciao_kernel.jupyter import typing_help
 
-        answer = typing_help.is_complete(code)
+        answer = typing_help.is_complete(code, self.shell.user_ns)
         if isinstance(answer, str):
             return super().do_is_complete(answer)
         return answer

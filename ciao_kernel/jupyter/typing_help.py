@@ -83,11 +83,16 @@ def _line_start(code: str, cursor: int) -> int:
     return max(code.rfind("\n", 0, cursor), code.rfind("\r", 0, cursor)) + 1
 
 
-def is_complete(code: str) -> dict[str, Any] | str:
-    """Return the answer for a header, or the code that IPython should check."""
+def is_complete(code: str, variables: Mapping[str, Any]) -> dict[str, Any] | str:
+    """Return the answer for a header, or the code that IPython should check.
+
+    Args:
+        code: The cell.
+        variables: The user's variables, for ``{name}`` and ``$name`` in values.
+    """
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         if "%" in code and command(code) is None and (cell := scan_job(code)):
             from ciao_kernel.magics.help import completeness
 
-            return completeness.answer(cell, registry().table)
+            return completeness.answer(cell, registry().table, variables)
     return code

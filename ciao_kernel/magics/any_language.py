@@ -7,26 +7,27 @@ program's messages name the lines of the cell.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import header
 from ciao_kernel.magics.diagnostics import shown
-from ciao_kernel.magics.header import Header, Style
+from ciao_kernel.magics.header import Header, Style, Token
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Table
 
 
-def applies(cell: ScannedCell, table: Table, default_framework: str | None) -> bool:
+def applies(tokens: Iterable[Token], table: Table, default_framework: str | None) -> bool:
     """Return whether the framework of a cell runs any language.
 
     Args:
-        cell: The cell.
+        tokens: The directives of its header.
         table: The directives.
         default_framework: Framework if the header names none.
     """
-    named = [one.value or "" for one in cell.header.tokens if key(one.name) == "framework"]
+    named = [one.value or "" for one in tokens if key(one.name) == "framework"]
     name = named[-1].strip("'\"").lower() if named else default_framework
     return name in table.names.any_language
 

@@ -11,6 +11,7 @@ from typing import Any
 from ciao_kernel.errors import DirectiveError, UsageError
 from ciao_kernel.magics import diagnostics
 from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
+from ciao_kernel.magics.directives.cluster import KeyValues
 from ciao_kernel.magics.directives.volumes import Volumes, check_apart
 from ciao_kernel.magics.header import Token
 from ciao_kernel.magics.shell_words import words
@@ -72,7 +73,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
     if framework is None:
         raise _no_framework(tokens, table)
     _check_roles(framework, tokens, table)
-    _check_variables(tokens, table)
+    _check_pairs(tokens, table)
     _check_volumes(tokens, table)
     groups = tuple(
         ReplicaGroup(
@@ -221,11 +222,15 @@ def _check_roles(framework: str, tokens: tuple[Token, ...], table: Table) -> Non
             )
 
 
-def _check_variables(tokens: tuple[Token, ...], table: Table) -> None:
-    seen: dict[str, tuple[str, Token]] = {}
-    for token in _of_field("env", tokens, table):
-        for name, value in Pairs().parse(token.value or ""):
-            first, place = seen.setdefault(name, (value, token))
+def _check_pairs(tokens: tuple[Token, ...], table: Table) -> None:
+    """Check that no variable, label or other key of one directive has two values."""
+    seen: dict[tuple[str, str], tuple[str, Token]] = {}
+    for token in tokens:
+        entry = find(token, table)
+        if not isinstance(entry.kind, Pairs | KeyValues):
+            continue
+        for name, value in entry.kind.parse(token.value or ""):
+            first, place = seen.setdefault((entry.field, name), (value, token))
             if first != value:
                 where = "" if place is token else f", first in line {place.line.number}"
                 raise wrong(

@@ -19,6 +19,9 @@ from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import JobSpec
 
+NO_VALUE = "\0"
+"""Value of an option that is given without a value; no shell can give this text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -78,12 +81,13 @@ def parse(
     body.check_text(text, table)
     if isinstance(cell, str):
         cell = scan(text, table, style)
-    free = any_language.applies(cell, table, default_framework)
-    tokens = cell.header.tokens if free else cell.tokens
+    # The name of the framework, by which the text is read, may be a variable.
+    tokens, notes = placeholders.expand(cell.header.tokens, variables)
+    free = any_language.applies(tokens, table, default_framework)
     body.check_header(any_language.above(cell.header) if free else cell.header, table, cell.style)
-    notes: tuple[str, ...] = ()
-    if variables is not None:
-        tokens, notes = placeholders.expand(tokens, variables)
+    if not free:
+        below = placeholders.expand(cell.below, variables)
+        tokens, notes = tokens + below.tokens, tuple(dict.fromkeys(notes + below.notes))
     spec = build_spec.read(tokens, table, default_framework)
     if free:
         return Parsed(spec, any_language.deliver(cell, table), tokens, table, notes)
@@ -96,9 +100,14 @@ def parse(
 def option_tokens(options: dict[str, list[str]]) -> tuple[Token, ...]:
     """Return options of the command line (``{"worker": ["2"]}``) as directives.
 
-    The option of a role may include resources: ``--worker "2;%cpu=1"``.
+    The option of a role may include resources: ``--worker "2;%cpu=1"``. :data:`NO_VALUE` is for one
+    without a value: ``--checkpoint``.
     """
     # Line 0 marks an option: errors then name the option and show no line.
-    texts = [f"%{name}={value}" for name, several in options.items() for value in several]
+    texts = [
+        f"%{name}" if value == NO_VALUE else f"%{name}={value}"
+        for name, several in options.items()
+        for value in several
+    ]
     lines = [Line(0, start, text, "") for start, text in enumerate(texts)]
     return tuple(token for line in lines for token in header.split(line, 0))

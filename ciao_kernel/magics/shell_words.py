@@ -52,6 +52,15 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """Split a text like :func:`words`, and also at commas that are not quoted."""
+    return words(_PART.sub(_without_commas, text))
+
+
+def _without_commas(part: re.Match[str]) -> str:
+    return part[0].replace(",", " ") if part.lastgroup == "plain" else part[0]
+
+
 def one_word(text: str, expected: str) -> str:
     """Return the only word of a text, without quotes; otherwise raise ValueError(expected)."""
     found = words(text)

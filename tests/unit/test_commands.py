@@ -49,6 +49,7 @@ from ciao_kernel.model import (
     State,
     Status,
 )
+from ciao_kernel.model.checkpoint import Checkpoint
 from ciao_kernel.model.queries import (
     WHOLE_LOG,
     ClusterEvent,
@@ -134,10 +135,50 @@ def test_an_option_that_adds_up_takes_several_words() -> None:
             assert entry.kind.parse(text) == entry.kind.parse(value)
 
 
+def test_the_value_of_an_option_may_be_missing_where_a_directive_has_none() -> None:
+    header = "#%framework=tensorflow\n#%worker=1"
+    made = spec(header, "--checkpoint", "--tensorboard", "--output-values")
+    assert made.checkpoint == Checkpoint()
+    assert (made.tensorboard, made.outputs) == ("logs", ("output/",))
+    made = spec(
+        header, "--checkpoint=claim/x", "--tensorboard", "runs", "--output-values", "a.csv,b"
+    )
+    assert made.checkpoint == Checkpoint("claim", "x")
+    assert (made.tensorboard, made.outputs) == ("runs", ("a.csv", "b"))
+    assert spec(header, "--output-values", "'a,b.csv' c").outputs == ("a,b.csv", "c")
+    with pytest.raises(UsageError, match="--tensorboard cannot be"):
+        spec(header, "--tensorboard", "")  # a variable of the shell may be unset
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "checkpoint"),
+    [
+        (["--checkpoint", "f.py"], "f.py", Checkpoint()),
+        (["--checkpoint", "--worker", "2", "f.py"], "f.py", Checkpoint()),
+        (["--checkpoint", "claim", "f.py", "--tensorboard"], "f.py", Checkpoint("claim")),
+        (["f.py", "--checkpoint", "g.py"], "f.py", Checkpoint("g.py")),
+        (["--checkpoint", "claim"], None, Checkpoint("claim")),
+        (["-m", "f", "--checkpoint", "g.py"], None, Checkpoint("g.py")),
+    ],
+)
+def test_a_program_is_no_value_of_an_option_before_it(
+    words: list[str], file: str | None, checkpoint: Checkpoint
+) -> None:
+    registry = Registry()
+    args = parse("run", *words)
+    run._give_file_back(args, registry.table)
+    assert args.file == file
+    options = {"framework": ["python"], **run._options(args, registry.table)}
+    session = Session(registry, Owner("me"), Settings())
+    assert session.parse("print(1)\n", Style.FILE, options).spec.checkpoint == checkpoint
+
+
 def test_no_directive_hides_in_an_option() -> None:
     header = "#%framework=tensorflow\n#%worker=1"
     with pytest.raises(UsageError, match="--image"):
         spec(header, "--image", "a;%worker=5")
+    with pytest.raises(UsageError, match="--output-values"):
+        spec(header, "--output-values", "a;%worker=5")
     made = spec(header, "--python", "/x/a;%worker=5")
     assert (made.python, made.groups[0].count) == ("/x/a;%worker=5", 1)
     assert spec(header, "--context", "a;").cluster.context == "a;"

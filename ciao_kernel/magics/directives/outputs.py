@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.shell_words import quote, words
+from ciao_kernel.magics.shell_words import listed, quote
 from ciao_kernel.model.spec import OUTPUT_FOLDER, OUTPUT_WAY, OutputWay, output_paths
 
 _SIGNS = ("/", ".", "*")
@@ -28,7 +28,7 @@ class Outputs:
 
     def parse(self, text: str) -> tuple[str, ...]:
         """Check each word; the same word twice counts once."""
-        found = words(text.replace(",", " "))
+        found = listed(text)
         if text and not found:
             raise ValueError(self.expected)
         if all(word.startswith(OUTPUT_WAY) for word in found):
@@ -37,7 +37,7 @@ class Outputs:
 
     def render(self, value: tuple[str, ...]) -> str:
         """Join the words with spaces."""
-        return " ".join(map(quote, value))
+        return " ".join(map(_quoted, value))
 
     def _checked(self, word: str) -> str:
         if word.isidentifier():
@@ -49,6 +49,12 @@ class Outputs:
         if not any(sign in word for sign in _SIGNS):
             raise ValueError(f"{self.expected}; ./ before a name makes it a path")
         return path(word)
+
+
+def _quoted(word: str) -> str:
+    """Quote a word; a comma outside quotes would separate two words."""
+    text = quote(word)
+    return f"'{text}'" if text == word and "," in word else text
 
 
 def path(word: str) -> str:

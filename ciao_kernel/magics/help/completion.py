@@ -190,7 +190,7 @@ def _values(
         names = entry.kind.names()
         if before[value:start].strip():
             return start, ()  # A second word; only one word is allowed.
-        return start, tuple(name for name in names if name.startswith(word.typed.lower()))
+        return start, tuple(name for name in names if name.lower().startswith(word.typed.lower()))
     offer = entry.kind.offer if isinstance(entry.kind, Word | Words) else Suggestions.NOTHING
     found: Iterable[str] = ()
     if offer is Suggestions.REPLICAS:

@@ -317,6 +317,19 @@ def test_an_option_that_follows_what_is_not_there_is_to_blame_itself() -> None:
     assert (unknown("worker-9") or error).line == 3
 
 
+@pytest.mark.parametrize("name", ["nodeSelector", "labels", "annotations"])
+def test_a_key_with_two_values(name: str) -> None:
+    for lines in (f"%{name}=team=a team=b", f"%{name}=team=a\n%{name}=x=y team=b"):
+        error = fail(f"{PT}{lines}\nx = 1\n")
+        assert isinstance(error, DirectiveError)
+        line = lines.count("\n") + 2
+        first = ", first in line 2" if line == 3 else ""
+        assert (error.line, error.message) == (line, f"team is given two values{first}.")
+        assert error.hint == "Keep one of them."
+    same = f"{PT}%{name}=team=a\n%{name}=team=a x=y\n%envvar=team=b\nx = 1\n"
+    assert parse.parse(same, TABLE).spec.env == (("team", "b"),)
+
+
 @pytest.mark.parametrize(
     ("lines", "shown", "marked", "message"),
     [

@@ -88,6 +88,11 @@ def test_what_is_given_is_not_offered_again() -> None:
     assert matches(TF + "%work|er=2\n") == ("%worker=",)
 
 
+@pytest.mark.parametrize("typed", ["On", "on", "ONF", "'o"])
+def test_a_choice_in_any_case(typed: str) -> None:
+    assert "OnFailure" in matches(f"{TF}%restartPolicy={typed}|")
+
+
 def test_resources_first_behind_a_role() -> None:
     assert matches(TF + "%cpu=1\n%worker=2;%|")[:3] == ("%cpu=", "%memory=", "%gpu=")
     assert matches(TF + "%worker=2;%cpu=1;%|")[:2] == ("%memory=", "%gpu=")

@@ -197,6 +197,29 @@ def test_a_wrong_directive_is_invalid(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("%framework=python\n%worker={n}", "incomplete"),
+        ("%framework=python\n%worker=$n\n", "incomplete"),
+        ("%framework={python}\n%deadline={n}m", "incomplete"),
+        ("%worker={n};%cpu=1;%ps=2", "incomplete"),
+        ("%worker={ask()}", "incomplete"),
+        ("%worker={nope}", "invalid"),
+        ("%worker=$nope", "invalid"),
+        ("%worker='$n'", "invalid"),
+        ("%worker={n}\n%ps=two", "invalid"),
+        ("%framework={custom}\n%command=awk\nBEGIN {", "incomplete"),
+        ("%framework={custom}\n%command=awk\nBEGIN {\n", "complete"),
+    ],
+)
+def test_a_variable_is_not_evaluated_while_the_user_types(text: str, status: str) -> None:
+    asked: list[None] = []
+    variables = {"n": 2, "python": "python", "custom": "custom", "ask": lambda: asked.append(None)}
+    assert typing_help.is_complete(text, variables) == {"status": status, "indent": ""}
+    assert asked == []
+
+
+@pytest.mark.parametrize(
     ("text", "asked"),
     [
         ("%worker=2\nfor i in x:", "#%worker=2\nfor i in x:"),
@@ -209,4 +232,4 @@ def test_a_wrong_directive_is_invalid(text: str) -> None:
     ],
 )
 def test_code_is_for_ipython_to_judge(text: str, asked: str) -> None:
-    assert typing_help.is_complete(text) == asked
+    assert typing_help.is_complete(text, {}) == asked

@@ -28,6 +28,8 @@ TABLE = Registry({}).table
         ("%output=model/ log.csv metrics", ("model/", "log.csv", "metrics")),
         ("%output=./metrics *.pt ./metrics", ("./metrics", "*.pt")),
         ("%output='my model/'", ("my model/",)),
+        ("%output='res,final.csv' a.csv,b.csv", ("res,final.csv", "a.csv", "b.csv")),
+        ('%output=res\\,final.csv,"a, b.csv"', ("res,final.csv", "a, b.csv")),
         ("%output=by:log", ("output/", "by:log")),
         ("%output=metrics, log.csv by:exec", ("metrics", "log.csv", "by:exec")),
     ],
@@ -41,6 +43,8 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
     assert spec.outputs == ("output/", "metrics", "a b.csv")
     assert (spec.output_names, spec.output_paths) == (("metrics",), ("output/", "a b.csv"))
     assert outputs.asked(render(spec, TABLE)) == spec.outputs
+    spec = parse("%framework=python\n%output='a,b.csv' \"it's, c.csv\"\nx = 1\n", TABLE).spec
+    assert outputs.asked(render(spec, TABLE)) == ("a,b.csv", "it's, c.csv")
 
 
 def test_a_way_is_neither_a_path_nor_a_variable() -> None:

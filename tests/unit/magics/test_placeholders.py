@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import header, parse
-from ciao_kernel.magics.placeholders import expand
+from ciao_kernel.magics.placeholders import expand, has_variable
 from ciao_kernel.session.plugin_registry import Registry
 
 
@@ -17,11 +19,22 @@ class Broken:
         raise RuntimeError("not connected")
 
 
+class Config:
+    lr = 0.5
+    inner = SimpleNamespace(n=7)
+
+    @property
+    def failing(self) -> float:
+        raise RuntimeError("not connected")
+
+
 VARIABLES: dict[str, Any] = {
     "broken": Broken(),
     "lr": 0.01,
     "n": 3,
     "title": "a b",
+    "config": Config(),
+    "folder": Path("/data/digits"),
     "opts": {"x": [1, 2]},
     "_x": 5,
 }
@@ -44,6 +57,15 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("'{title}'", "'a b'"),
         ("$_x-$n.5", "5-3.5"),
         ("{n}{n}", "33"),
+        # An attribute is one of the object, or else text.
+        ("$config.lr $config.inner.n. {config.lr}", "0.5 7. 0.5"),
+        ("$title.txt $config.inner.n.txt $n.5 $other.lr", "a b.txt 7.txt 3.5 $other.lr"),
+        ("$title.index $folder.parent", "a b.index /data"),  # a method is never meant
+        ("$$config.lr $$n.5", "$config.lr $n.5"),
+        # A shell's variables are between single quotes, as in the line of any magic.
+        ("sh -c 'echo $n ${no} $$n' $n", "sh -c 'echo $n ${no} $$n' 3"),
+        ("""\\'$n\\' "it's $n" "\\"'$n'" '$n""", """\\'3\\' "it's 3" "\\"'3'" '3"""),
+        ("""'{n} $n'"$n"'$n'$n""", """'3 $n'"3"'$n'3"""),
         # An escape is needed only where a variable would be replaced.
         ("{{lr}} $$n", "{lr} $n"),
         ("{{other}} $$other", "{{other}} $$other"),
@@ -61,6 +83,45 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
 )
 def test_only_variables_of_the_notebook_are_replaced(written: str, value: str) -> None:
     assert one(written)[0] == value
+
+
+def test_a_name_is_evaluated_only_when_it_is_replaced() -> None:
+    def tokens(value: str) -> tuple[header.Token, ...]:
+        (line,) = header.lines(f"%command={value}")
+        return tuple(header.split(line, 0))
+
+    asked: list[str] = []
+    variables = {**VARIABLES, "ask": asked.append}
+    for value in ("{n}", "x$n", "{ask(n)}", "$config.lr", "{{n}}", "$$n"):
+        assert has_variable(*tokens(value), variables)
+    for value in ("{cell}", "{nope}", "'$n'", "n", '{"n": 1}', "$nope {n + nope}", ""):
+        assert not has_variable(*tokens(value), variables)
+        assert expand(tokens(value), variables).tokens == tokens(value)
+    assert asked == []
+    assert expand(tokens("{n}"), None) == (tokens("{n}"), ())
+
+
+def test_an_attribute_that_fails_is_named() -> None:
+    assert one("$config.failing") == (
+        "$config.failing",
+        ("$config.failing stays as written: it fails with RuntimeError.",),
+    )
+
+
+@pytest.mark.parametrize("name", ["{framework}", "$framework", "'{framework}'"])
+def test_the_framework_may_be_a_variable(name: str) -> None:
+    text = f"%framework={name}\n%command=awk -f {{cell}}\nBEGIN {{ print 1 }}\n"
+    table = Registry({}).table
+    found = parse.parse(text, table, variables={"framework": "custom", "n": 1})
+    assert (found.spec.framework, found.code) == ("custom", "\n\nBEGIN { print 1 }\n")
+    text = f"%framework={name}\nx = 1\n%worker={{n}}\n"
+    found = parse.parse(text, table, variables={"framework": "python", "n": 2})
+    assert found.spec.count("worker") == 2
+
+
+def test_a_note_is_made_once() -> None:
+    text = "%framework=python\n%args={nope}\nx = 1\n%args={nope}\n"
+    assert len(parse.parse(text, Registry({}).table, variables={"n": 1}).notes) == 1
 
 
 def test_what_looks_like_a_variable_is_named() -> None:
