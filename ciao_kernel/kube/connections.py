@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ciao_kernel import log
@@ -150,7 +151,7 @@ class Connections:
                 fault = self._failed[2]
                 raise ClusterFault(fault.message, fault.hint)
             try:
-                self.access = await self._reload(refused.context)
+                self.access = _of_the_same(refused, await self._reload(refused.context))
             except ClusterFault as fault:
                 self._failed = time.monotonic() + _FAILED, refused, fault
                 raise
@@ -183,3 +184,20 @@ class Connections:
         self._retired = [(until, pool) for until, pool in self._retired if until > now]
         for pool in over:
             await pool.close()
+
+
+def _of_the_same(before: Access, found: Access) -> Access:
+    """Return reloaded credentials for what the old ones are for.
+
+    The namespace stays, so that cells do not move to another one whenever a token happens to expire
+    after somebody changed the context.
+
+    Raises:
+        ClusterFault: They may be for another cluster: the pod has had no kubeconfig before.
+    """
+    if found.context != before.context:
+        raise ClusterFault(
+            f"the API server no longer accepts the {before.source}, and there is a kubeconfig now.",
+            f"Restart the kernel to use {found.source}.",
+        )
+    return replace(found, namespace=before.namespace)

@@ -72,6 +72,8 @@ def of_cluster(cluster: Entry) -> Server:
     if not address:
         raise ValueError("its cluster has no server")
     if "://" not in address:
+        # As in kubectl, even with an authority: client-go takes the scheme of an address before it
+        # adds the authority (tools/clientcmd/client_config.go: ClientConfig).
         address = f"http://{address}"
     proxy = cluster.text("proxy-url")
     if proxy and proxy.partition("://")[0].lower() not in _SCHEMES:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import yaml
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import access, configured
+from ciao_kernel.kube.client import Client
 
 pytestmark = pytest.mark.stands_for("oldest")
 
@@ -181,6 +183,18 @@ def test_a_proxy_of_kubectl_needs_no_user(put: Any) -> None:
     del made["contexts"][0]["context"]["user"]
     put(made)
     assert load().server.address == "http://127.0.0.1:8001"
+    assert token(load()) == ""
+
+
+@pytest.mark.parametrize(
+    "cluster", [{}, {"certificate-authority-data": b64(CA)}, {"insecure-skip-tls-verify": True}]
+)
+def test_a_server_without_a_scheme_is_reached_as_by_kubectl(
+    put: Any, cluster: dict[str, Any]
+) -> None:
+    """Without encryption, whatever else the cluster names, and so without credentials."""
+    put(content(server="10.0.0.1:6443", **cluster))
+    assert load().server.address == "http://10.0.0.1:6443"
     assert token(load()) == ""
 
 
@@ -459,3 +473,40 @@ def test_a_stray_kubeconfig_variable_does_not_take_the_account_away(
 def test_an_account_without_a_certificate_is_said(account: Path) -> None:
     (account / "ca.crt").unlink()
     assert "the pod's service account cannot be used" in fault()
+
+
+# ------------------------------------------------------------------------------- renewals
+
+
+def renewed(change: Callable[[], object]) -> access.Access:
+    """Return the access of a client whose credentials are renewed after a change."""
+
+    async def main() -> access.Access:
+        async with Client(await access.load()) as client:
+            change()
+            await client.renew()
+            return client.access
+
+    return asyncio.run(main())
+
+
+def test_a_renewal_changes_the_credentials_and_no_place(put: Any) -> None:
+    path = put(content())
+    changed = content({"token": "new"})
+    changed["contexts"][0]["context"]["namespace"] = "elsewhere"
+    other = content(name="two")
+    for part in ("clusters", "users", "contexts"):
+        changed[part] += other[part]
+    changed["current-context"] = "two"
+    found = renewed(lambda: path.write_text(yaml.safe_dump(changed)))
+    assert token(found) == "Bearer new"
+    assert (found.context, found.namespace) == ("one", "ns-one")
+    assert found.server.address == "https://one.example.com:6443"
+
+
+@pytest.mark.usefixtures("account")
+def test_a_kubeconfig_that_comes_later_does_not_move_a_pods_kernel(put: Any) -> None:
+    with pytest.raises(ClusterFault) as caught:
+        renewed(lambda: put(content()))
+    assert "no longer accepts the service account" in caught.value.message
+    assert "context one" in caught.value.hint

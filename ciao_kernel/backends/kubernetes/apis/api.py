@@ -26,8 +26,13 @@ class Api:
     known in another version too is named as for kubectl: ``mpijobs.v2beta1.kubeflow.org``."""
     controller: str
     """Who creates the pods of a job, as part of a sentence."""
-    for_each_replica: tuple[str, ...]
-    """Kinds of objects that the controller creates for each replica, for quotas."""
+    for_each_replica: Callable[[Manifest], tuple[str, ...]]
+    """Returns the kinds of objects that the controller creates for each replica of a job, for
+    quotas."""
+    parents: Callable[[str, str], tuple[tuple[str, str], ...]]
+    """Returns kind and name of the objects between a job and its pods, the nearest to the pods
+    first: events about pods that cannot be created are theirs. Takes the job's name and a role.
+    They are those that may exist: which ones do depends on more than the role."""
     job_label: str
     """Label of each pod with the name of its job."""
     failed: tuple[str, ...]

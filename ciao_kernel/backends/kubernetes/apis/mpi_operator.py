@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE, OPERATOR_V1
+from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE, LAUNCHER, OPERATOR_V1
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.model import Manifest
 
 _VERSION = "v2beta1"
 _OPERATOR_LABEL = "training.kubeflow.org/operator-name"
+
+
+def _parents(job: str, role: str) -> tuple[tuple[str, str], ...]:
+    return (("Job", f"{job}-{LAUNCHER}"),) if role == LAUNCHER else ()
+
 
 MPI_OPERATOR = replace(
     OPERATOR_V1,
@@ -23,7 +28,8 @@ MPI_OPERATOR = replace(
     version=_VERSION,
     plurals=(f"mpijobs.{_VERSION}.{OPERATOR_V1.group}",),
     controller="mpi-operator",
-    for_each_replica=("pods",),
+    for_each_replica=lambda item: ("pods",),
+    parents=_parents,
     # Not the backoff limit: with a limit of 0 that message is about the failed launcher.
     given_up=(DEADLINE,),
     missing="mpi-operator is not installed there",

@@ -18,18 +18,20 @@ KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs", "mpijo
 """The kinds of the built-in frameworks, as written in paths."""
 DEADLINE = "longer than specified deadline"
 """Part of the message about a job that its deadline has ended."""
-
-_LAUNCHER = "launcher"
+LAUNCHER = "launcher"
 """The role of an MPIJob whose only pod has no index."""
+
 _NEVER_PERMANENT = ("jaxReplicaSpecs", "xgbReplicaSpecs", "paddleReplicaSpecs")
 """Kinds that call every failure under ``ExitCode`` a restart."""
 _DECIDED_BY_PODS = ("tfReplicaSpecs", "pytorchReplicaSpecs", *_NEVER_PERMANENT)
 """Kinds whose rules this module knows."""
 
+_MPI = "mpiReplicaSpecs"
+
 
 def _labels(job: str, replica: Replica) -> dict[str, str]:
     found = {JOB_LABEL: job, ROLE_LABEL: replica.role}
-    if replica.role != _LAUNCHER:
+    if replica.role != LAUNCHER:
         found[INDEX_LABEL] = str(replica.index)
     return found
 
@@ -38,7 +40,7 @@ def _replica(pod: Manifest) -> Replica | None:
     labels = pod["metadata"].get("labels")
     found = labels if isinstance(labels, dict) else {}
     role, index = str(found.get(ROLE_LABEL) or ""), str(found.get(INDEX_LABEL) or "")
-    if role == _LAUNCHER and not index:
+    if role == LAUNCHER and not index:
         index = "0"
     return Replica(role, int(index)) if ROLE.fullmatch(role) and index.isdecimal() else None
 
@@ -83,6 +85,11 @@ def _needs_all_workers(item: Manifest) -> bool:
     return bool(get(item, "spec", "successPolicy") == "AllWorkers")
 
 
+def _for_each_replica(item: Manifest) -> tuple[str, ...]:
+    # An MPIJob has no Services (mpi/mpijob_controller.go: ReconcileServices).
+    return ("pods",) if get(item, "spec", _MPI) is not None else ("pods", "services")
+
+
 def identity() -> list[Manifest]:
     """Return the variables by which a replica knows which one it is, from its pod's labels."""
 
@@ -103,7 +110,8 @@ OPERATOR_V1 = Api(
     version="v1",
     plurals=KINDS,
     controller="the training operator",
-    for_each_replica=("pods", "services"),
+    for_each_replica=_for_each_replica,
+    parents=lambda job, role: (),
     job_label=JOB_LABEL,
     failed=("Failed",),
     succeeded=("Succeeded",),

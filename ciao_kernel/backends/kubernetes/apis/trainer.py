@@ -84,6 +84,13 @@ def _replica(pod: Manifest) -> Replica | None:
     return Replica(role, int(index)) if known else None
 
 
+def _parents(job: str, role: str) -> tuple[tuple[str, str], ...]:
+    # The JobSet has the TrainJob's name (trainer 2.3, pkg/runtime/framework/plugins/jobset), and a
+    # Job that of its replicatedJob with an index (jobset 0.12, pkg/util/placement: GenJobName).
+    jobs = dict.fromkeys((f"{job}-{role}-0", f"{job}-{STEP}-0"))
+    return (*(("Job", name) for name in jobs), ("JobSet", job))
+
+
 def _parts(item: Manifest) -> list[Manifest]:
     """Return the replicatedJobs of a runtime."""
     return many(item, "spec", "template", "spec", "replicatedJobs")
@@ -172,7 +179,8 @@ TRAINER = Api(
     version=VERSION,
     plurals=("trainjobs",),
     controller="Kubeflow Trainer",
-    for_each_replica=("pods",),
+    for_each_replica=lambda item: ("pods",),
+    parents=_parents,
     job_label=JOB_LABEL,
     failed=("Failed",),
     succeeded=("Complete",),

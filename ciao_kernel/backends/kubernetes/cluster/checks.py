@@ -168,14 +168,19 @@ def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
 
 
 _QUOTA = "exceeded quota"
+_UNSPECIFIED = "must specify "
 # Part of the server's answer, the directive that causes it, and the hint.
 _BLAME = (
     (_QUOTA, "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
-    ("must specify limits", "cpu", "The namespace's quota requires %cpu and %memory."),
-    ("must specify requests", "cpu", "The namespace's quota requires %cpu and %memory."),
+    (_UNSPECIFIED, "cpu", "The namespace's quota requires %cpu and %memory."),
     ("maximum cpu", "cpu", "The namespace limits the resources of one replica."),
     ("maximum memory", "memory", "The namespace limits the resources of one replica."),
-    ("serviceaccount", "serviceAccount", "`kubectl get serviceaccounts` lists valid names."),
+    # Not "serviceaccount": many refusals name a user, who may be a service account.
+    (
+        "error looking up service account",
+        "serviceAccount",
+        "`kubectl get serviceaccounts` lists valid names.",
+    ),
     ("PriorityClass", "priorityClass", "`kubectl get priorityclasses` lists valid names."),
 )
 
@@ -204,9 +209,21 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
     for part, directive, hint in _BLAME:
         if part in words:
             kind = NoRoom if part == _QUOTA else SpecError
+            if part == _UNSPECIFIED and not _lacks_cpu(words):
+                directive = "memory"
             return kind(f"the cluster refuses this job: {words}", hint, directive=directive)
     hint = error.hint or f"Nothing of the job exists in {namespace}."
     return ClusterFault(f"the cluster refuses this job: {words}", hint)
+
+
+def _lacks_cpu(words: str) -> bool:
+    """Return whether a quota requires processors of a pod that asks for none.
+
+    Args:
+        words: The refusal: ``… must specify limits.cpu for: NAME,NAME; memory for: NAME``.
+    """
+    lacking = words.partition(_UNSPECIFIED)[2].split("; ")
+    return any(one.partition(" for:")[0].endswith("cpu") for one in lacking)
 
 
 def _no_namespace(namespace: str) -> ClusterFault:

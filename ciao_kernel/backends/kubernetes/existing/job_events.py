@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis.operator_v1 import LAUNCHER
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.errors import BackendError, Refused
@@ -47,11 +48,11 @@ async def _events(client: Client, job: Job, pods: Mapping[Replica, Manifest]) ->
 
 def _names(job: Job) -> set[str]:
     """Return the names of a job's objects that follow from its own, also of deleted ones."""
-    names = {job.name}
-    if apis.of_job(job) in (apis.OPERATOR_V1, apis.MPI_OPERATOR):
+    names, api = {job.name}, apis.of_job(job)
+    for role in {replica.role for replica in job.replicas}:
+        names |= {name for _, name in api.parents(job.name, role)}
+    if api in (apis.OPERATOR_V1, apis.MPI_OPERATOR):
         names |= {f"{job.name}-{replica}" for replica in job.replicas}
-        # A launcher's pod has no index, or is that of a Job.
-        names |= {f"{job.name}-{one.role}" for one in job.replicas if one.role == "launcher"}
-    if apis.of_job(job) is apis.TRAINER:  # the Jobs of the JobSet, which has the job's name
-        names |= {f"{job.name}-{replica.role}-0" for replica in job.replicas}
+        # The training operator's launcher has no index.
+        names |= {f"{job.name}-{one.role}" for one in job.replicas if one.role == LAUNCHER}
     return names

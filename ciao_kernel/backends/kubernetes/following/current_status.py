@@ -69,7 +69,8 @@ class CurrentStatus:
             get(item, "status", "startTime")  # of an Indexed Job
             or get(item, "status", "jobsStatus")  # of a TrainJob
         )
-        now = self._reasons.explain(now, pods, uid, operator_responded=responded)
+        created = str(get(item, "metadata", "creationTimestamp") or "")
+        now = self._reasons.explain(now, pods, uid, operator_responded=responded, created=created)
         failed = any(one.state is State.FAILED for one in now.replicas)
         self._failed_since = (self._failed_since or time.monotonic()) if failed else 0.0
         kept = self._kept_pods.update(now, pods)

@@ -236,18 +236,20 @@ def secured(made: Objects) -> Objects:
     body = copy.deepcopy(made.holder)
     for pod in pod_templates(body).values():
         spec = pod["spec"]
-        # What a %podPatch sets beside it stays, such as a user for an image that has root.
+        # What a %podPatch sets stays, such as a user for an image that has root, or the group that
+        # a claim's files have already. Pod Security judges it.
         spec["securityContext"] = {
-            **mapping(spec.get("securityContext")),
-            "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.group(spec),
+            **mapping(spec.get("securityContext")),
+            "runAsNonRoot": True,
         }
         for container in (*spec["containers"], *spec.get("initContainers", ())):
+            own = mapping(container.get("securityContext"))
             container["securityContext"] = {
-                **mapping(container.get("securityContext")),
+                **own,
                 "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
+                "capabilities": {**mapping(own.get("capabilities")), "drop": ["ALL"]},
             }
     return replace(made.with_holder(body), secured=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.object_fields import many
@@ -21,8 +21,27 @@ from ciao_kernel.model.times import span
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _MOST_PODS = 4
 _OPERATOR_SILENT = 10.0
+_TO_SECONDS = len("2026-01-01T00:00:00")
+"""Characters by which times are compared: only some of them have fractions of a second."""
 _DENIALS = 3
 """Refusals after which requests end: a single refusal may come from a server that just started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An object whose events are read.
+
+    Args:
+        events: Field selector of its events.
+        pod: Whether it is a pod.
+        since: Creation of the job, for objects that are known by name: events outlive their object,
+            and older ones are those of an earlier job. Other events are not judged by their time,
+            because clocks of nodes differ.
+    """
+
+    events: str
+    pod: bool = False
+    since: str = ""
 
 
 class PendingReasons:
@@ -51,9 +70,9 @@ class PendingReasons:
         self._asked = 0.0
         self._began = time.monotonic()
         self._told: dict[str, str] = {}
-        """Last text from the events of an object, by its uid."""
+        """Last text from the events of an object, by their field selector."""
         self._pulls: dict[str, str] = {}
-        """Image that a node pulls for a pod, and the time so far, by the pod's uid."""
+        """Image that a node pulls for a pod, and the time so far, by the same."""
         self._stuck: dict[Replica, float] = {}
         self._uid = ""
         """The job's uid."""
@@ -76,6 +95,7 @@ class PendingReasons:
         uid: str,
         *,
         operator_responded: bool = True,
+        created: str = "",
     ) -> Status:
         """Return the status with the known reasons of pending replicas.
 
@@ -84,6 +104,7 @@ class PendingReasons:
             pods: Each replica's pod, if it has one.
             uid: The job's uid.
             operator_responded: Whether the controller has taken note of the job.
+            created: The job's creation, as the server writes it.
         """
         self._uid = uid
         self._operator_responded = self._operator_responded or operator_responded
@@ -95,9 +116,8 @@ class PendingReasons:
         if self._denied < _DENIALS and time.monotonic() - self._asked > _ASK_EVERY:
             self._asked = time.monotonic()
             if self._asking is None or self._asking.done():
-                self._asking = asyncio.ensure_future(
-                    self._ask(_objects_to_query(pending, pods, uid), uid)
-                )
+                asked = _objects_to_query(self._job, pending, pods, uid, created)
+                self._asking = asyncio.ensure_future(self._ask(asked))
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
             replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
@@ -105,38 +125,44 @@ class PendingReasons:
         found = replace(now, replicas=replicas)
         return self._failed_status(found, pods) or found
 
-    async def _ask(self, uids: list[str], job: str) -> None:
-        """Read the events of each of these objects; ``job`` is the uid of the job's own object."""
+    async def _ask(self, asked: list[_Asked]) -> None:
+        """Read the events of each of these objects."""
         path = f"/api/v1/namespaces/{self._job.place}/events"
-        for uid in uids:
+        for one in asked:
             try:
                 async with asyncio.timeout(_ASK_FOR):
-                    found = await self._client.get(path, fieldSelector=f"involvedObject.uid={uid}")
+                    found = await self._client.get(path, fieldSelector=one.events)
             except Refused as error:
                 self._denied += error.code == 403
                 return
             except (ClusterFault, TimeoutError):
                 return
-            events = many(found, "items")
-            told = sentence(newest(events, of_job=uid == job))
+            events = [
+                event
+                for event in many(found, "items")
+                if event_time(event)[:_TO_SECONDS] >= one.since[:_TO_SECONDS]
+            ]
+            told = sentence(newest(events, of_job=not one.pod))
             pull = pulling(events, self._now())
-            if (self._told.get(uid, ""), self._pulls.get(uid, "")) != (told, pull):
-                self._told[uid], self._pulls[uid] = told, pull
+            if (self._told.get(one.events, ""), self._pulls.get(one.events, "")) != (told, pull):
+                self._told[one.events], self._pulls[one.events] = told, pull
                 self._on_new_reason()
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
         if pod is not None:
-            said = self._told.get(pod["metadata"]["uid"], "")
+            events = _of_uid(pod["metadata"]["uid"])
+            said = self._told.get(events, "")
             if not said and not one.reason:
-                return self._pulls.get(pod["metadata"]["uid"], "")
+                return self._pulls.get(events, "")
             if one.reason.startswith("unschedulable") or not said:
                 return one.reason
             if one.node and said.startswith("FailedScheduling"):
                 return one.reason  # the pod was scheduled since then
             # The events contain the image's error; the status soon contains only "Back-off".
             return said if not one.reason or "Back-off" in one.reason else one.reason
-        if self._told.get(uid):
-            return self._told[uid]
+        for events in (*_of_parents(self._job, one.replica.role), _of_uid(uid)):
+            if self._told.get(events):
+                return self._told[events]
         if not self._operator_responded and time.monotonic() - self._began > _OPERATOR_SILENT:
             return f"no pod yet: {apis.of_job(self._job).controller} does not answer"
         return one.reason
@@ -172,7 +198,7 @@ class PendingReasons:
 
     def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
         """Return the failed status of a job for which its controller can create no pods."""
-        told = "" if any(pods.values()) else self._told.get(self._uid, "")
+        told = "" if any(pods.values()) else self._told.get(_of_uid(self._uid), "")
         reason = told.partition(":")[0]
         if reason not in apis.of_job(self._job).hopeless:
             self._refused_since = 0.0
@@ -188,12 +214,38 @@ class PendingReasons:
 
 
 def _objects_to_query(
-    pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
-) -> list[str]:
+    job: Job,
+    pending: list[ReplicaStatus],
+    pods: Mapping[Replica, Object | None],
+    uid: str,
+    created: str,
+) -> list[_Asked]:
     """Return the objects whose events to read: a few pods, because all wait for the same."""
     waiting = [pod for one in pending if (pod := pods[one.replica])]
-    own = [uid] if uid and len(waiting) < len(pending) else []
-    return own + [pod["metadata"]["uid"] for pod in waiting[:_MOST_PODS]]
+    without = dict.fromkeys(one.replica.role for one in pending if not pods[one.replica])
+    own = [_Asked(_of_uid(uid))] if uid and without else []
+    parents = dict.fromkeys(events for role in without for events in _of_parents(job, role))
+    return [
+        *own,
+        *(_Asked(events, since=created) for events in parents),
+        *(_Asked(_of_uid(pod["metadata"]["uid"]), pod=True) for pod in waiting[:_MOST_PODS]),
+    ]
+
+
+def _of_uid(uid: str) -> str:
+    """Return the field selector of the events of an object."""
+    return f"involvedObject.uid={uid}"
+
+
+def _of_parents(job: Job, role: str) -> list[str]:
+    """Return the field selectors of the events of what creates the pods of a role.
+
+    By name: the uids are in objects that this user may not be allowed to read.
+    """
+    return [
+        f"involvedObject.kind={kind},involvedObject.name={name}"
+        for kind, name in apis.of_job(job).parents(job.name, role)
+    ]
 
 
 def newest(events: list[Object], *, of_job: bool) -> Object:

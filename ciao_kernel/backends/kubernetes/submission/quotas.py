@@ -116,8 +116,9 @@ def _asks(
         found[plural] += 1
         found[f"count/{plural}.{owner}" if owner else f"count/{plural}"] += 1
     sums: dict[str, Decimal] = {}
+    created = apis.of_item(body).for_each_replica(body)
     for count, template in _groups(made.holder):
-        for name in apis.of_item(body).for_each_replica:
+        for name in created:
             found[name] += count
             found[f"count/{name}"] += count
         spec = template["spec"]

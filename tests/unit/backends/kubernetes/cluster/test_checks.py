@@ -73,12 +73,12 @@ def test_what_is_no_quantity_is_none(text: Any) -> None:
 # --------------------------------------------------------------------------------- quotas
 
 
-def job(workers: int = 2, **resources: str) -> Objects:
+def job(workers: int = 2, specs: str = "r", **resources: str) -> Objects:
     asked = {"requests": resources, "limits": resources}
     template = {"spec": {"containers": [{"resources": asked}]}}
     body = {
         "apiVersion": "kubeflow.org/v1",
-        "spec": {"runPolicy": {}, "r": {"Worker": {"replicas": workers, "template": template}}},
+        "spec": {"runPolicy": {}, specs: {"Worker": {"replicas": workers, "template": template}}},
     }
     beside = ({"kind": "ConfigMap"},)
     return Objects(beside, body, "/apis/kubeflow.org/v1/namespaces/team/tfjobs")
@@ -126,6 +126,13 @@ def test_a_quota_is_held_against_the_whole_job(
     found = judge(made, quota(hard, used))
     assert said in found
     assert bool(found) == bool(said)
+
+
+def test_only_kinds_with_services_ask_a_quota_for_services() -> None:
+    limits = quota({"services": "1", "count/services": "1"})
+    assert "services: the job asks for 2" in judge(job(specs="tfReplicaSpecs"), limits)
+    assert judge(job(specs="mpiReplicaSpecs"), limits) == ""
+    assert "pods: the job asks for 2" in judge(job(specs="mpiReplicaSpecs"), quota({"pods": "1"}))
 
 
 def test_a_quota_of_a_scope_is_the_servers_to_judge() -> None:
@@ -290,6 +297,41 @@ def test_a_refusal_says_what_helps(words: str, code: int, kind: type, said: str)
     assert said in error.message
     assert error.hint
     assert server.forgot == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "directive"),
+    [
+        ("must specify memory for: pytorch", "memory"),
+        ("must specify limits.memory for: ciao-cpu,pytorch", "memory"),
+        ("must specify limits.memory for: a; requests.memory for: a", "memory"),
+        ("must specify cpu for: pytorch; memory for: pytorch", "cpu"),
+        ("must specify limits.cpu for: a; limits.memory for: a", "cpu"),
+    ],
+)
+def test_a_quota_that_requires_a_request_names_the_directive(words: str, directive: str) -> None:
+    said = f'pods "x" is forbidden: failed quota: team: {words}'
+    error = checks.refusal(Refused(said, code=403), target(Server()))
+    assert isinstance(error, SpecError)
+    assert error.directive == directive
+    assert "requires %cpu and %memory" in error.hint
+
+
+def test_only_a_missing_service_account_is_the_directives_mistake() -> None:
+    missing = (
+        'pods "x" is forbidden: error looking up service account team/typo: '
+        'serviceaccount "typo" not found'
+    )
+    error = checks.refusal(Refused(missing, code=403), target(Server()))
+    assert isinstance(error, SpecError)
+    assert error.directive == "serviceAccount"
+    user = "system:serviceaccount:hub:notebook"
+    for words in (
+        f'tfjobs.kubeflow.org is forbidden: User "{user}" cannot create resource "tfjobs"',
+        f'admission webhook "x.kyverno.svc" denied the request: only-ci: blocked for {user}',
+    ):
+        other = checks.refusal(Refused(words, code=403), target(Server()))
+        assert isinstance(other, ClusterFault)
 
 
 @pytest.mark.parametrize(

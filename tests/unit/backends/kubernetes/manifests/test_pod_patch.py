@@ -133,9 +133,42 @@ spec:
         1000,
         True,
     )
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert spec["containers"][0]["securityContext"] == {
         "readOnlyRootFilesystem": True,
         "privileged": False,
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_under_restricted_a_patch_keeps_its_group_and_profile(tmp_path: Path) -> None:
+    own = {
+        "fsGroup": 2000,
+        "fsGroupChangePolicy": "Always",
+        "seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"},
+    }
+    made = objects("%framework=tensorflow\n%worker=1\n%volume=data:data\n")
+    patch = {"spec": {"securityContext": own}}
+    job = manifest.secured(pod_patch.apply(made, patch, "p.yaml")).job
+    spec = template_holder.pod_templates(job)["Worker"]["spec"]
+    assert spec["securityContext"] == {**own, "runAsNonRoot": True}
+    only_group = pod_patch.apply(made, {"spec": {"securityContext": {"fsGroup": 2000}}}, "p.yaml")
+    spec = template_holder.pod_templates(manifest.secured(only_group).job)["Worker"]["spec"]
+    assert spec["securityContext"]["fsGroup"] == 2000
+    assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+
+
+def test_under_restricted_capabilities_of_a_patch_are_not_lost(tmp_path: Path) -> None:
+    """Pod Security refuses those that the namespace forbids, and says so."""
+    text = """
+spec:
+  containers:
+  - {name: tensorflow, securityContext: {capabilities: {add: [SYS_PTRACE], drop: [CHOWN]}}}
+"""
+    job = manifest.secured(patched(text, tmp_path)).job
+    (container, *_) = template_holder.pod_templates(job)["PS"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {
+        "add": ["SYS_PTRACE"],
+        "drop": ["ALL"],
     }

@@ -80,3 +80,93 @@ def test_a_replica_shows_the_pull_unless_there_is_a_better_reason() -> None:
     assert reason(event("Failed", 9, "Warning"), event("Pulling", 2), known=known) == known
     said = reason(event("Pulling", 9), event("Failed", 2, "Warning"))
     assert said == "Failed: Failed to pull image: no such tag"
+
+
+REFUSED = 'Error creating: pods "train" is forbidden: serviceaccount "typo" not found'
+LAUNCHER = Replica("launcher", 0)
+
+
+class Events:
+    """An API server with the events of some objects, found by field selectors as in Kubernetes."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = events
+
+    async def get(self, path: str, *, fieldSelector: str) -> Any:
+        wanted = dict(one.split("=") for one in fieldSelector.split(","))
+        return {
+            "items": [
+                one
+                for one in self.events
+                if all(
+                    one["involvedObject"][field.removeprefix("involvedObject.")] == value
+                    for field, value in wanted.items()
+                )
+            ]
+        }
+
+
+def warning(kind: str, name: str, when: str = "2026-01-01T00:00:05Z", **more: Any) -> Any:
+    about = {"kind": kind, "name": name, "uid": f"uid of {kind} {name}"}
+    found = {"type": "Warning", "reason": "FailedCreate", "message": REFUSED}
+    return {**found, "involvedObject": about, "lastTimestamp": when, **more}
+
+
+def reasons_without_pods(resource: str, replicas: tuple[Replica, ...], *events: Any) -> list[str]:
+    """Return the reasons of replicas that have no pods."""
+    job = Job("train", "kubernetes", "pytorch", replicas, 0.0, "team", resource=resource)
+
+    async def main() -> list[str]:
+        found = PendingReasons(Events(*events), job, 60.0, lambda: None)  # type: ignore[arg-type]
+        now = Status(State.PENDING, tuple(ReplicaStatus(one) for one in replicas))
+        nothing: dict[Replica, Any] = dict.fromkeys(replicas)
+        found.explain(now, nothing, "uid of TrainJob train", created="2026-01-01T00:00:05Z")
+        assert found._asking is not None
+        await found._asking
+        later = found.explain(now, nothing, "uid of TrainJob train")
+        return [one.reason for one in later.replicas]
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Job", "train-worker-0"),
+        ("Job", "train-node-0"),
+        ("JobSet", "train"),
+        ("TrainJob", "train"),
+    ],
+)
+def test_replicas_of_a_train_job_show_why_their_pods_are_refused(kind: str, name: str) -> None:
+    found = reasons_without_pods("trainjobs", (WORKER,), warning(kind, name))
+    assert found == [f"FailedCreate: {REFUSED}"]
+
+
+def test_the_reason_is_that_of_the_replicas_own_role() -> None:
+    ps = Replica("ps", 0)
+    found = reasons_without_pods("trainjobs", (ps, WORKER), warning("Job", "train-ps-0"))
+    assert found == [f"FailedCreate: {REFUSED}", ""]
+    event = warning("Job", "train-launcher")
+    found = reasons_without_pods("mpijobs.v2beta1.kubeflow.org", (WORKER, LAUNCHER), event)
+    assert found == ["", f"FailedCreate: {REFUSED}"]
+
+
+@pytest.mark.parametrize(
+    ("when", "shown"),
+    [
+        ({"when": "2026-01-01T00:00:04Z"}, False),
+        ({"when": "2026-01-01T00:00:05Z"}, True),
+        ({"lastTimestamp": None, "eventTime": "2026-01-01T00:00:05.250000Z"}, True),
+        ({"lastTimestamp": None, "eventTime": "2026-01-01T00:00:04.750000Z"}, False),
+    ],
+)
+def test_events_of_an_earlier_job_of_the_same_name_are_no_reasons(
+    when: dict[str, Any], shown: bool
+) -> None:
+    event = warning("Job", "train-worker-0", **when)
+    assert any(reasons_without_pods("trainjobs", (WORKER,), event)) is shown
+
+
+def test_objects_of_others_with_such_a_name_are_no_reasons() -> None:
+    assert reasons_without_pods("trainjobs", (WORKER,), warning("Pod", "train-worker-0")) == [""]
