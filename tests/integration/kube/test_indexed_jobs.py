@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -362,7 +363,7 @@ def test_a_shell_takes_the_variables_of_its_index(tmp_path: Path) -> None:
     for name, text in shell_start.files([{"RANK": "0", "WORLD_SIZE": "2"}, values]).items():
         (tmp_path / name).write_text(text)
     show = "import os, sys; print([os.environ['RANK'], os.environ['WORLD_SIZE'], *sys.argv[1:]])"
-    argv = [*shell_start.command(str(tmp_path)), sys.executable, "-c", show, "a b", "$x"]
+    argv = [*shell_start.start(str(tmp_path)), sys.executable, "-c", show, "a b", "$x"]
 
     def start(index: int) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, shell_start.INDEX: str(index), "RANK": "of the image"}
@@ -373,6 +374,39 @@ def test_a_shell_takes_the_variables_of_its_index(tmp_path: Path) -> None:
     missing = start(2)
     assert missing.returncode
     assert missing.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("known_after", "patience", "lookups"), [(0, 60, 1), (2, 60, 3), (99, 5, 5), (None, 60, 0)]
+)
+def test_a_program_in_any_language_waits_for_the_name_of_the_first_replica(
+    tmp_path: Path, known_after: int | None, patience: int, lookups: int
+) -> None:
+    """A resolver that knows the name after some lookups, for None an image without getent."""
+    tools, asked = tmp_path / "bin", tmp_path / "asked"
+    tools.mkdir()
+    asked.touch()
+    (tools / "sleep").write_text("#!/bin/sh\n")
+    if known_after is not None:
+        (tools / "getent").write_text(
+            f'#!/bin/sh\n[ "$({shutil.which("wc")} -l <"{asked}")" -ge {known_after} ]; found=$?\n'
+            f'echo "$*" >>"{asked}"\nexit $found\n'
+        )
+    for one in tools.iterdir():
+        one.chmod(0o755)
+    env = {"PATH": str(tools), shell_start.INDEX: "0"}
+    for name, text in shell_start.files([{"RANK": "0"}], "mine-0.mine", patience).items():
+        (tmp_path / name).write_text(text)
+    show = "import os; print(os.environ['RANK'], [one for one in os.environ if 'ciao' in one])"
+
+    def output(before: tuple[str, ...]) -> str:
+        argv = [str(shutil.which("sh")), *before[1:], sys.executable, "-c", show]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
+
+    assert output(shell_start.start(str(tmp_path))) == "0 []\n"
+    assert asked.read_text() == "hosts mine-0.mine\n" * lookups
+    assert output(shell_start.command(str(tmp_path))) == "0 []\n"
+    assert asked.read_text() == "hosts mine-0.mine\n" * lookups, "a command beside it need not wait"
 
 
 CUSTOM = "%framework=custom\n%name=mine\n%worker=2\n%command=prog {cell}\n"

@@ -69,7 +69,7 @@ def program_template(
     container, *others = pod["spec"]["containers"]
     start: tuple[str, ...] = (python, *_ISOLATED, START)
     if isinstance(plan.framework, AnyLanguage):
-        start = shell_start.command(_FOLDER)
+        start = shell_start.start(_FOLDER)
     program = {
         "name": name,
         **container,

@@ -116,16 +116,14 @@ def files(
         known: The address of each replica of the job.
         commands: Commands of pods that run another one than their template's, by index.
     """
-    if isinstance(plan.framework, AnyLanguage):
-        return shell_start.files(_own(plan, one, known) for one in replicas)
     decider = plan.framework.decider(plan.spec)
     outlives = decider is None or needs_all_workers(plan)
-    told = {
-        "first": known[decider or next(iter(known))].host if len(known) > 1 else "",
-        "patience": _SHORT_PATIENCE if outlives else _PATIENCE,
-        "replicas": [_own(plan, one, known) for one in replicas],
-        "commands": dict(commands),
-    }
+    first = known[decider or next(iter(known))].host if len(known) > 1 else ""
+    patience = _SHORT_PATIENCE if outlives else _PATIENCE
+    own = [_own(plan, one, known) for one in replicas]
+    if isinstance(plan.framework, AnyLanguage):
+        return shell_start.files(own, first, patience)
+    told = {"first": first, "patience": patience, "replicas": own, "commands": dict(commands)}
     return {FILE: json.dumps(told)}
 
 

@@ -13,23 +13,52 @@ INDEX = "JOB_COMPLETION_INDEX"
 """The Job controller sets it (https://kubernetes.io/docs/concepts/workloads/controllers/job/)."""
 
 
-def files(replicas: Iterable[Mapping[str, str]]) -> dict[str, str]:
+_FIRST, _LEFT = "ciao_first", "ciao_left"
+"""Variables of the shell alone: the name of the first replica, and the seconds to look it up."""
+# Without getent a program starts at once. The nslookup of busybox is no substitute: it does not
+# try the search domains for a name with a dot, and would not find the name of any replica.
+# Seconds are counted, because an image need not have `date`.
+_WAIT = f"""\
+while [ "${{{_LEFT}:-0}}" -gt 0 ] && command -v getent >/dev/null && \
+! getent hosts "${_FIRST}" >/dev/null 2>&1; do sleep 1; {_LEFT}=$(({_LEFT} - 1)); done"""
+
+
+def files(
+    replicas: Iterable[Mapping[str, str]], first: str = "", patience: int = 0
+) -> dict[str, str]:
     """Return the files by their names: ``0.env`` for the first replica.
 
     Args:
         replicas: The variables of each replica, in the order of indexes.
+        first: Name for which a program waits; "" if it does not wait.
+        patience: Seconds for which it waits, at most.
     """
+    wait = f"{_FIRST}={shlex.quote(first)}\n{_LEFT}={patience}\n" if first else ""
     return {
-        f"{index}.env": "".join(f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
+        f"{index}.env": wait
+        + "".join(f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
         for index, variables in enumerate(replicas)
     }
 
 
 def command(folder: str) -> tuple[str, ...]:
-    """Return the words before the program's own command.
+    """Return the words before a command that runs beside the program, as of ``ciao exec``.
 
     Args:
         folder: Where the files are in the replica.
     """
     # `.` ends a POSIX shell if there is no such file.
-    return ("sh", "-c", f'. "{folder}/${INDEX}.env" && exec "$@"', "sh")
+    return ("sh", "-c", f'{_take(folder)} && exec "$@"', "sh")
+
+
+def start(folder: str) -> tuple[str, ...]:
+    """Return the words before the program's own command, which waits for the first replica's name.
+
+    Args:
+        folder: Where the files are in the replica.
+    """
+    return ("sh", "-c", f'{_take(folder)} || exit\n{_WAIT}\nexec "$@"', "sh")
+
+
+def _take(folder: str) -> str:
+    return f'. "{folder}/${INDEX}.env"'
