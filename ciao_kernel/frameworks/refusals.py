@@ -83,6 +83,7 @@ def check_restart_policy(spec: JobSpec, job: str) -> None:
     The operator takes every failure under another policy than ``Never`` for a restart, but with
     ``ExitCode`` it starts no replica again that ended with a code below 128 (training-operator
     release-1.9, pkg/controller.v1/{jax,xgboost,paddlepaddle}/*, UpdateJobStatus).
+    In the backend these kinds have ``exit_code_restarts`` (apis/operator_v1.py).
 
     Raises:
         SpecError: The header asks for ``ExitCode``.

@@ -6,6 +6,8 @@ pkg/controller.v1/common/job.go (messages) and pkg/util/train/train_util.go.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ciao_kernel.backends.kubernetes.apis.api import Api
 from ciao_kernel.backends.kubernetes.apis.replica_list import ROLE
 from ciao_kernel.backends.kubernetes.object_fields import get
@@ -14,19 +16,46 @@ from ciao_kernel.model import Manifest, Replica
 JOB_LABEL = "training.kubeflow.org/job-name"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 INDEX_LABEL = "training.kubeflow.org/replica-index"
-KINDS = ("tfjobs", "pytorchjobs", "jaxjobs", "xgboostjobs", "paddlejobs", "mpijobs")
-"""The kinds of the built-in frameworks, as written in paths."""
 DEADLINE = "longer than specified deadline"
 """Part of the message about a job that its deadline has ended."""
 LAUNCHER = "launcher"
 """The role of an MPIJob whose only pod has no index."""
 
-_NEVER_PERMANENT = ("jaxReplicaSpecs", "xgbReplicaSpecs", "paddleReplicaSpecs")
-"""Kinds that call every failure under ``ExitCode`` a restart."""
-_DECIDED_BY_PODS = ("tfReplicaSpecs", "pytorchReplicaSpecs", *_NEVER_PERMANENT)
-"""Kinds whose rules this module knows."""
 
-_MPI = "mpiReplicaSpecs"
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of a built-in framework.
+
+    Args:
+        plural: Its name in paths.
+        specs: The field with its roles.
+        exit_code_restarts: Whether the operator calls every failure under ``ExitCode`` a restart;
+            its framework refuses that policy (frameworks/refusals.py: ``check_restart_policy``).
+        decided_by_pods: Whether the restart policies of its pods alone decide what a failure means.
+        services: Whether each replica has a Service.
+    """
+
+    plural: str
+    specs: str
+    exit_code_restarts: bool = False
+    decided_by_pods: bool = True
+    services: bool = True
+
+
+_KINDS = (
+    _Kind("tfjobs", "tfReplicaSpecs"),
+    _Kind("pytorchjobs", "pytorchReplicaSpecs"),
+    _Kind("jaxjobs", "jaxReplicaSpecs", exit_code_restarts=True),
+    _Kind("xgboostjobs", "xgbReplicaSpecs", exit_code_restarts=True),
+    _Kind("paddlejobs", "paddleReplicaSpecs", exit_code_restarts=True),
+    # Without Services: mpi/mpijob_controller.go, ReconcileServices.
+    _Kind("mpijobs", "mpiReplicaSpecs", decided_by_pods=False, services=False),
+)
+KINDS = tuple(kind.plural for kind in _KINDS)
+"""The kinds of the built-in frameworks, as written in paths."""
+_EXIT_CODE_RESTARTS = tuple(kind.specs for kind in _KINDS if kind.exit_code_restarts)
+_DECIDED_BY_PODS = tuple(kind.specs for kind in _KINDS if kind.decided_by_pods)
+_WITHOUT_SERVICES = tuple(kind.specs for kind in _KINDS if not kind.services)
 
 
 def _labels(job: str, replica: Replica) -> dict[str, str]:
@@ -77,7 +106,7 @@ def _restart_policy(item: Manifest, role: str) -> str:
         return ""
     specs = {name.lower(): one for name, one in _roles(item).items()}
     found = str(specs.get(role, {}).get("restartPolicy") or "")
-    restarts = any(isinstance(get(item, "spec", key), dict) for key in _NEVER_PERMANENT)
+    restarts = any(isinstance(get(item, "spec", key), dict) for key in _EXIT_CODE_RESTARTS)
     return "" if restarts and found == "ExitCode" else found
 
 
@@ -86,8 +115,8 @@ def _needs_all_workers(item: Manifest) -> bool:
 
 
 def _for_each_replica(item: Manifest) -> tuple[str, ...]:
-    # An MPIJob has no Services (mpi/mpijob_controller.go: ReconcileServices).
-    return ("pods",) if get(item, "spec", _MPI) is not None else ("pods", "services")
+    without = any(get(item, "spec", key) is not None for key in _WITHOUT_SERVICES)
+    return ("pods",) if without else ("pods", "services")
 
 
 def identity() -> list[Manifest]:

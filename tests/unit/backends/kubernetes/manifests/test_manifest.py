@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
 import tarfile
@@ -19,6 +20,7 @@ from ciao_kernel.backends.kubernetes.apis import (
     TRAINER,
     Api,
     job_metadata,
+    operator_v1,
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.existing import details
@@ -34,7 +36,7 @@ from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Replica, Source, SourceFile
 from ciao_kernel.model.spec import OutputWay
-from ciao_kernel.plugins import Build, Plan
+from ciao_kernel.plugins import Build, OperatorKind, Plan
 from ciao_kernel.session.plugin_registry import Registry
 
 REGISTRY = Registry(third_party={})
@@ -97,6 +99,27 @@ def test_a_tfjob_has_the_roles_that_the_cell_has() -> None:
     asked = {"cpu": "2", "nvidia.com/gpu": "1"}
     assert worker["resources"] == {"requests": asked, "limits": asked}
     assert pod(made, "PS")["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
+
+
+OPERATED = [
+    one
+    for one in REGISTRY._names("frameworks")
+    if isinstance(REGISTRY.framework(one), OperatorKind)
+]
+
+
+@pytest.mark.parametrize("framework", OPERATED)
+def test_the_kind_of_each_framework_is_known_with_its_rules(framework: str) -> None:
+    header = f"%framework={framework}\n%worker=2\n%image=x\n"
+    made = objects(header)
+    plural = made.path.rpartition("/")[2]
+    assert plural in operator_v1.KINDS
+    (kind,) = (one for one in operator_v1._KINDS if one.specs in made.job["spec"])
+    assert kind.plural == plural
+    # An MPI job is never started again, so its framework refuses the policy for another reason.
+    refused = kind.exit_code_restarts or kind.plural == "mpijobs"
+    with pytest.raises(SpecError, match=r"ExitCode|again") if refused else contextlib.nullcontext():
+        objects(f"{header}%restartPolicy=ExitCode\n")
 
 
 def test_without_a_cpu_directive_a_replica_has_a_request_and_no_limit() -> None:
