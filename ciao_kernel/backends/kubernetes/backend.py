@@ -161,8 +161,7 @@ class KubernetesBackend:
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         """Follow a job, and start it again after the loss of a replica (``%retries``)."""
-        job = self._retries.current(job)
-        target = await self._target(job)
+        job, target = await self._newest(job)
         path = job_metadata.path(job.place, job.resource, job.name)
         if not job.resource:
             path, _ = await self._lookup.object(job.name, target)
@@ -187,6 +186,7 @@ class KubernetesBackend:
         Raises:
             ClusterFault: Some of them still exist, or the API server does not answer.
         """
+        # Not the newest try: which one that is, is certain only when no further one can come.
         target = await self._target(job)
         path = job_metadata.path(job.place, job.resource, job.name)
         await self._retries.stop(target, job, path, stop_certain)
@@ -195,8 +195,7 @@ class KubernetesBackend:
         """Suspend or resume a job; see :mod:`.suspension`."""
         from ciao_kernel.backends.kubernetes.lifecycle import suspension
 
-        job = self._retries.current(job)
-        target = await self._target(job)
+        job, target = await self._newest(job)
         _, item = await self._lookup.object(job.name, target, job.resource)
         await suspension.set_suspended(target, job, item, suspended=suspended)
 
@@ -233,8 +232,8 @@ class KubernetesBackend:
         from ciao_kernel.backends.kubernetes.apis import template_holder
         from ciao_kernel.backends.kubernetes.existing import details, job_events
 
-        job = self._retries.current(job)
-        target = await self._target(job)
+        job, target = await self._newest(job)
+        # First, because it tells whether there is such a job.
         _, item = await self._lookup.object(job.name, target, job.resource)
         pods = await self._pods(job, target)
         holder = await template_holder.of(target.client, item, target.namespace)
@@ -254,8 +253,7 @@ class KubernetesBackend:
         """Return a replica's output so far: from its pod, otherwise from its saved log."""
         from ciao_kernel.backends.kubernetes.existing import logs
 
-        job = self._retries.current(job)
-        target = await self._target(job)
+        job, target = await self._newest(job)
         kept = self._places.folder(job) / f"{replica}.log"
         return await logs.read(target.client, job, replica, options, kept)
 
@@ -269,17 +267,16 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import pod_command
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pod = (await self._pods(job, target)).get(replica)
+        job, target, pods = await self._with_pods(job)
+        pod = pods.get(replica)
         return await pod_command.execute(target.client, job, replica, pod, command, streams)
 
     async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
         """Return what can still be had of a replica that has ended, see :mod:`.sent_files`."""
         from ciao_kernel.backends.kubernetes.output import sent_files
 
-        job = self._retries.current(job)
-        target = await self._target(job)
+        job, target = await self._newest(job)
+        # First, as for the details.
         _, item = await self._lookup.object(job.name, target, job.resource)
         pod = (await self._pods(job, target)).get(replica)
         return await sent_files.later(target.client, self._settings, job, replica, pod, item)
@@ -294,6 +291,7 @@ class KubernetesBackend:
 
     async def send(self, job: Job, replica: Replica, data: bytes) -> None:
         """Write a command to the standard input of a warm replica's container."""
+        # A warm job has one try, and its pods are asked for only until they are connected.
         target = await self._target(job)
         pods = functools.partial(self._pods, job, target)
         await self._inputs.send(target.client, job, replica, data, pods)
@@ -317,9 +315,8 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import stacks
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pods, python = await self._pods(job, target), self._settings.cluster_python
+        job, target, pods = await self._with_pods(job)
+        python = self._settings.cluster_python
         return await stacks.stacks(target.client, job, pods, replicas, python)
 
     async def samples(
@@ -332,9 +329,8 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import stacks
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pods, python = await self._pods(job, target), self._settings.cluster_python
+        job, target, pods = await self._with_pods(job)
+        python = self._settings.cluster_python
         return await stacks.samples(target.client, job, pods, replicas, python, seconds)
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
@@ -349,9 +345,8 @@ class KubernetesBackend:
         """Connect a person with a process that waits at a prompt, by one exec."""
         from ciao_kernel.backends.kubernetes.existing import debugging
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pod = (await self._pods(job, target)).get(replica)
+        job, target, pods = await self._with_pods(job)
+        pod = pods.get(replica)
         python = self._settings.cluster_python
         return await debugging.debug(target.client, job, replica, pod, python, pid, streams, rank)
 
@@ -359,9 +354,8 @@ class KubernetesBackend:
         """Let a process of a replica stop at its next line, by one exec."""
         from ciao_kernel.backends.kubernetes.existing import debugging
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pod = (await self._pods(job, target)).get(replica)
+        job, target, pods = await self._with_pods(job)
+        pod = pods.get(replica)
         python = self._settings.cluster_python
         return await debugging.halt(target.client, job, pod, python, rank)
 
@@ -373,9 +367,8 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import usage
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pods, python = await self._pods(job, target), self._settings.cluster_python
+        job, target, pods = await self._with_pods(job)
+        python = self._settings.cluster_python
         return await usage.usage(target.client, job, pods, replicas, python)
 
     async def watch_usage(
@@ -384,9 +377,8 @@ class KubernetesBackend:
         """Measure a replica every two seconds until its container ends."""
         from ciao_kernel.backends.kubernetes.existing import usage
 
-        job = self._retries.current(job)
-        target = await self._target(job)
-        pod = (await self._pods(job, target)).get(replica)
+        job, target, pods = await self._with_pods(job)
+        pod = pods.get(replica)
         python = self._settings.cluster_python
         await usage.watch(target.client, job, replica, pod, python, note, gpus)
 
@@ -395,6 +387,16 @@ class KubernetesBackend:
     async def _target(self, job: Job) -> Target:
         spec = ClusterSpec(context=job.context or None, namespace=job.place)
         return await self._targets.of(spec)
+
+    async def _newest(self, job: Job) -> tuple[Job, Target]:
+        """Return the newest try of a job, and where it is."""
+        job = self._retries.current(job)
+        return job, await self._target(job)
+
+    async def _with_pods(self, job: Job) -> tuple[Job, Target, dict[Replica, Manifest]]:
+        """Return the newest try of a job, where it is, and the youngest pod of each replica."""
+        job, target = await self._newest(job)
+        return job, target, await self._pods(job, target)
 
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
         """Return the youngest pod of each replica."""
