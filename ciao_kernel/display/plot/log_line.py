@@ -17,9 +17,11 @@ LOSSES = re.compile(r"(?:^|_)(?:loss|acc|accuracy)$")
 
 OF_OBJECTS = re.compile(
     r"(?:^|_)(?:shape|size|ndim|dims?|dtype|device|cuda|array|tensor|features|channels|stride|padding|"
-    r"dilation|params?|parameters)$"
+    r"dilation|params?|parameters|dataloader|num_proc)$"
 )
-"""Names that describe an array or a layer: ``in_features=784``, ``device='cuda:0'``."""
+"""Names that describe an array, a layer or the loop of a bar: ``in_features=784``,
+``device='cuda:0'``, ``Validation DataLoader 0:``, ``Map (num_proc=4):``.
+"""
 
 _SETS = {
     **dict.fromkeys(("train", "training"), "train_"),
@@ -28,7 +30,13 @@ _SETS = {
     **dict.fromkeys(("test", "testing"), "test_"),
 }
 """Words that name the data set of a number, and the prefix of metric names for it."""
-_PREFIXES = tuple(set(_SETS.values()))
+_PREFIXES = tuple(sorted(set(_SETS.values())))
+
+OF_PROSE = re.compile(
+    rf"(?:{'|'.join(_PREFIXES)})?(?:after|at|by|for|from|in|into|of|on|than|to|until|using|with)"
+)
+"""Words of a sentence that may have a number behind them: ``improved from 0.5 to 0.4``."""
+
 _OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
 """Names whose meaning does not depend on the data set of the line."""
 _STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
@@ -46,6 +54,7 @@ _NUMBER = rf"(?a:[-+]?(?:(?:{_WHOLE}\.?\d*+|\.\d++)(?:e[-+]?\d++)?|nan|inf(?:ini
 """Only what :func:`float` takes: with all of Unicode, the Turkish İ would be an i."""
 _AT = rf"[ \t]++(?:\([^()]{{0,40}}+\)[ \t]++)?at[ \t]++step[ \t]++(?P<at>{_WHOLE})"
 """Text that may precede the mark: ``loss (for 1 batch) at step 0: 131.3``."""
+# A percent with a bar behind it is tqdm's, and not the value of its description: "Epoch:  20%|██".
 _PAIR = re.compile(
     rf"""
       (?<![\w./@`]) (?P<name>[a-z][\w./@-]{{0,63}}+) ["']?+
@@ -53,7 +62,7 @@ _PAIR = re.compile(
         | (?=[ \t\[(]) [ \t]*+ )
       (?P<open>["'\[(]*+) (?:(?:[a-z][a-z\d]*+\.)?[a-z]++\d*+\(\[?)? [ \t]*+
       (?P<number>{_NUMBER}) (?:(?<=[a-z])\.0)? (?: [ \t]*+/[ \t]*+(?P<total>{_WHOLE}) )?
-      (?! \w | \.\d | [:-]\d | /\d )
+      (?! \w | \.\d | [:-]\d | /\d | %\| )
     | (?<![\w./@-]) (?P<set>{"|".join(sorted(_SETS, key=len, reverse=True))}) (?:_\d++)?
       (?![\w/@-]|\.\w)
     | (?P<quote>["']) (?P<group>[a-z][\w./@-]{{0,63}}+) (?P=quote) [ \t]*+ : [ \t]*+ \{{
@@ -70,6 +79,10 @@ _PROGRESS = re.compile(
     """,
     re.X,
 )
+_ROUND = re.compile(r"(?:^|\] )\[(\d{1,15})\]\t")
+"""A round of XGBoost or LightGBM. torchrun's number of a process has a space behind it."""
+_BEST_ROUND = ("est iteration is:", "est iteration:")
+"""Ends of lines before one that repeats the best round, where LightGBM or XGBoost stops early."""
 _INDEX = re.compile(
     r"""
       (?>(?: ,[ \t]*+\d++ )*) [ \t]*+ ["']? [\])]
@@ -122,6 +135,8 @@ class Reading:
     """Total number of epochs, if the line has it: ``Epoch 1/3``."""
     opens_epoch: bool = False
     """True if the line only opens an epoch: ``Epoch 1/3``."""
+    precedes_summary: bool = False
+    """True if the next line repeats the best round."""
     marked: bool = False
     """True if the numbers follow ``:`` or ``=``; otherwise the line may be prose."""
 
@@ -184,6 +199,9 @@ def read(line: str) -> Reading:
         found.step, found.total = bar
     else:
         _find_bar(line, spans, found)
+        if found.step is None and "]\t" in line and (boosting := _ROUND.search(line)):
+            found.step = float(boosting[1])
+    found.precedes_summary = line.rstrip().endswith(_BEST_ROUND)
     found.opens_epoch &= not found.values and found.step is None
     return found
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ciao_kernel.display.plot.log_line import (
     LOSSES,
     OF_OBJECTS,
+    OF_PROSE,
     Reading,
     normalize_name,
     read,
@@ -47,9 +48,11 @@ class Metrics:
         self._progress: dict[Replica, StepAxis] = {}
         self._before: dict[Replica, tuple[StepAxis, dict[str, Series]]] = {}
         """State before the unfinished line of a replica."""
+        self._repeats: set[Replica] = set()
+        """Replicas whose next line repeats the best round."""
         self._lines_for_names = _MAX_LINES_FOR_NAMES
         words = {max(wish.split("_"), key=len) for wish in self.wishes}
-        pattern = "|".join(map(re.escape, sorted(words | {"epoch"})))
+        pattern = "|".join(map(re.escape, sorted(words | {"epoch", "best iteration"})))
         self._relevant = re.compile(pattern, re.I)
 
     @property
@@ -71,7 +74,14 @@ class Metrics:
             curious = self._lines_for_names > 0
             if curious or self._relevant.search(part):
                 self._lines_for_names -= curious
-                changed |= self._take(replica, read(part[:_LONGEST]))
+                found = read(part[:_LONGEST])
+                if found.precedes_summary:
+                    self._repeats.add(replica)
+                elif replica in self._repeats and found.step is not None:
+                    # The training has not gone back to that round: its curve stays whole.
+                    self._repeats.discard(replica)
+                else:
+                    changed |= self._take(replica, found)
         return changed
 
     def peek(self, replica: Replica, tail: bytes) -> bool:
@@ -112,7 +122,9 @@ class Metrics:
             self._names.update(
                 one
                 for one in found.values
-                if (sure or LOSSES.search(one)) and not OF_OBJECTS.search(one)
+                if (sure or LOSSES.search(one))
+                and not OF_OBJECTS.search(one)
+                and not OF_PROSE.fullmatch(one)
             )
         wanted = self._wanted(found)
         if not wanted:

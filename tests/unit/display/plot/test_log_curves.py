@@ -6,7 +6,9 @@ import math
 
 import pytest
 
+from ciao_kernel.display.plot.metrics import Metrics
 from ciao_kernel.display.plotting import newest_metric, read_curves
+from ciao_kernel.model import Replica
 
 
 def test_each_point_is_kept() -> None:
@@ -113,3 +115,66 @@ def test_shapes_and_layers_are_no_metrics() -> None:
 def test_a_metric_beside_a_shape_is_one() -> None:
     curves = read_curves(b"step 1 x (3, 4) loss: 0.5 shape=(3, 4) acc=[0.25, 0.5]\n")
     assert {name: curve.last for name, curve in curves.items()} == {"loss": 0.5, "acc": 0.25}
+
+
+def bars(head: str, steps: int, total: int, rest: str = "") -> str:
+    """Bars of tqdm, each of which writes over the one before; {} in the rest is the step."""
+    return "".join(
+        f"\r{head}{step * 100 // total:3d}%|███   | {step}/{total} [00:01<00:05, 9.38it/s"
+        f"{rest.format(step)}]"
+        for step in range(steps + 1)
+    )
+
+
+@pytest.mark.parametrize("head", ["Map: ", "Map (num_proc=4): "])
+def test_the_bar_of_a_preparation_is_no_metric_and_moves_none(head: str) -> None:
+    trainer = "".join(
+        f"{bars('', step, 300)}\r{{'loss': {5 - step / 100}, 'epoch': {step / 100}}}\n"
+        for step in range(50, 301, 50)
+    )
+    curves = read_curves(f"{bars(head, 10, 10)}\n{trainer}".encode())
+    assert list(curves) == ["loss"]
+    assert [x for x, _ in curves["loss"]] == [0.5, 1, 1.5, 2, 2.5, 3]
+
+
+def lightning(epochs: int = 2, steps: int = 20) -> str:
+    text = "TPU available: False, using: 0 TPU cores\n"
+    text += f"\rSanity Checking DataLoader 0: 100%|████| 2/2 [00:00<00:00, 90.4it/s]\r{' ' * 40}\r"
+    for epoch in range(epochs):
+        text += bars(f"Epoch {epoch}: ", steps, steps, ", v_num=0, train_loss=0.{}")
+        text += f"\n{bars('Validation DataLoader 0: ', 5, 5)}\n"
+    return text
+
+
+def test_each_epoch_of_lightning_is_in_the_curves() -> None:
+    text = lightning().encode()
+    curves = read_curves(text)
+    assert sorted(curves) == ["train_loss", "v_num"]
+    one, asked = Replica("worker", 0), Metrics(("train_loss",))
+    asked.add(one, text)
+    assert list(curves["train_loss"].steps) == asked.curves["train_loss"][one].x
+    assert curves["train_loss"].steps == tuple(range(41))
+
+
+def test_rounds_of_boosting_are_steps_and_its_best_round_is_told_again() -> None:
+    rounds = [
+        f"[{n}]\ttraining's l2: {1 / n}\tvalid_1's l2: {1 + (n - 30) ** 2}\n"
+        for n in range(10, 60, 10)
+    ]
+    for end in ("Early stopping, best iteration is:", "Stopping. Best iteration:"):
+        text = "".join([*rounds, f"{end}\n", rounds[2]])
+        curves = read_curves(text.encode())
+        assert sorted(curves) == ["train_l2", "val_l2"]
+        assert list(curves["val_l2"]) == [(10, 401), (20, 101), (30, 1), (40, 101), (50, 401)]
+        # Another training begins at its first round.
+        assert list(read_curves((text + rounds[0]).encode())["val_l2"]) == [(10, 401)]
+
+
+def test_words_of_a_sentence_are_no_metrics() -> None:
+    text = "".join(
+        f"Epoch {epoch}/2\n10/10 - loss: 0.5\n"
+        f"Epoch {epoch}: val_loss improved from inf to 0.{9 - epoch}, saving model to m.keras\n"
+        f"Validation loss went from 0.5 to 0.4\nnumber of nan iterations: 0 of 3\n"
+        for epoch in (1, 2)
+    )
+    assert not {"from", "to", "of", "val_from", "val_to"} & set(read_curves(text.encode()))

@@ -185,6 +185,21 @@ READ_IN_BRACKETS = {"loss": 0.31, "acc": 1, "lr": 0.1}
             None,
             None,
         ),
+        # The percent of a tqdm bar is not the value of its description.
+        *(
+            (f"{head}: 20%|██   | 200/1000 [00:01<00:05, loss=0.31]", {"loss": 0.31}, 200, None)
+            for head in ("Iteration", "Step", "Batch", "Epoch", "Map")
+        ),
+        ("Epoch 3: 20%|██   | 200/1000 [00:01<00:05]", {}, 200, 3),
+        ("Validation: 100%|████| 10/10 [loss=0.3]", {"val_loss": 0.3}, 10, None),
+        ("Training: 20%|██   | 200/1000 [loss=0.3]", {"train_loss": 0.3}, 200, None),
+        ("accuracy: 20% | loss: 0.31", {"accuracy": 20, "loss": 0.31}, None, None),
+        # Rounds of XGBoost and LightGBM, and numbers of processes.
+        ("[20]\ttrain-rmse:0.31", {"train_rmse": 0.31}, 20, None),
+        ("[23:48:31] [20]\ttrain-rmse:0.31", {"train_rmse": 0.31}, 20, None),
+        ("[0] [20]\ttrain-rmse:0.31", {"train_rmse": 0.31}, 20, None),
+        ("[0] loss: 0.31", {"loss": 0.31}, None, None),
+        ("[0]\tstep 3 loss: 0.31", {"loss": 0.31}, 3, None),
         ("epochs: 3, batch size: 32", {"epochs": 3, "size": 32}, None, None),
         ("took 3.5 s, 10 loss functions, port 10.0.0.1, v1.2", {"took": 3.5}, None, None),
         ("nothing of interest", {}, None, None),
@@ -290,7 +305,19 @@ def test_a_line_of_any_form_is_read_in_time(line: str) -> None:
     "unit",
     [
         *("loss at step 1 ", "loss (for ", "loss (for 1 batch) at step ", "a at step 1,000,000 : "),
-        *("nan.0", "loss=nan.0.", "best epoch 1 ", " ", "at step ", "1,000"),
+        *(
+            "[1]\t",
+            "] [1",
+            "[1] ",
+            "20%|",
+            "Epoch: 20%",
+            "nan.0",
+            "loss=nan.0.",
+            "best epoch 1 ",
+            " ",
+            "at step ",
+            "1,000",
+        ),
     ],
 )
 @pytest.mark.parametrize("head", ["loss", "loss at step ", "loss (", "loss=nan"])
