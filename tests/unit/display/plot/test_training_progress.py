@@ -187,3 +187,136 @@ def test_a_preparation_that_was_not_finished_does_not_hide_the_training(before: 
     known = [done for _, done in replay((float(n), f"{line}\n") for n, line in enumerate(lines))]
     assert known[-1].share == pytest.approx(0.9)
     assert known[-1].step == 900
+
+
+def bar(step: int, steps: int, head: str = "") -> str:
+    return f"\r{head}{step * 100 // steps:3d}%|███   | {step}/{steps} [00:12<01:30,  9.38it/s]"
+
+
+def timed(*bars: tuple[str, int, int], every: float = 0.3) -> list[tuple[float, str]]:
+    """Bars one after another, each with its text, its last step and its total."""
+    states = [bar(step, steps, head) for head, last, steps in bars for step in range(last + 1)]
+    return [(number * every, state) for number, state in enumerate(states)]
+
+
+def test_the_percent_of_a_bar_is_not_the_epoch_that_its_text_announces() -> None:
+    done = list(replay(timed(("Epoch: ", 6, 10), every=1.0)))[-1][1]
+    assert progress_text(done) == "━━━━━━━───── 60 % (step 6/10), ≈ 4s left"
+
+
+def test_an_evaluation_longer_than_the_training_ends_with_the_training_in_view() -> None:
+    pieces, now = [], 0.0
+    for step in range(1, 401):
+        now += 0.5
+        pieces.append((now, bar(step, 400)))
+        for state in range(1, 501) if step in (100, 200, 300) else ():
+            now += 0.1
+            pieces.append((now, bar(state, 500)))
+    known = list(replay([*pieces, (now + 1, "\n")]))
+    # Nothing tells whether the first longer bar is the training.
+    apart = [(now, done) for now, done in known if done.steps == 500]
+    assert all(done.of_epoch for _, done in apart)
+    assert {int(now // 50) for now, _ in apart} == {1}
+    training = [done for _, done in known if done.steps == 400]
+    assert [done.share for done in training] == sorted(done.share for done in training)
+    assert not any(done.of_epoch for done in training)
+    # The time of an evaluation counts: it comes again.
+    left = next(done.left for now, done in known if done.step == 250)
+    assert left == pytest.approx(now - 225, rel=0.3)
+
+
+@pytest.mark.parametrize("end", ["\n", "\x1b[A"])
+def test_the_inner_of_two_bars_does_not_replace_the_outer(end: str) -> None:
+    pieces, now = [(0.0, bar(0, 3))], 0.0
+    for epoch in range(1, 4):
+        for step in range(41):
+            now += 1.0
+            pieces.append((now, f"\n{bar(step, 40)}{end}"))
+        pieces.append((now + 0.5, bar(epoch, 3)))
+    known = dict(replay(pieces))
+    assert progress_text(known[20.0]).startswith("━━━━━─────── 47 % of a loop (step 19/40)")
+    for now in (60.0, 80.0):
+        assert progress_text(known[now]) == "━━━━──────── 33 % (step 1/3)"
+    assert known[120.0].step == 2
+    assert known[123.5].share == 1.0
+
+
+def test_another_bar_of_the_length_of_a_preparation_does_not_return_to_it() -> None:
+    lines = ["best lr: 84% 84/100"]
+    for step in range(1, 901):
+        lines.append(f"step {step}/1000 loss 0.5")
+        lines += [f"{n}/100 [00:01<00:00]" for n in range(1, 101)] if step == 450 else []
+    known = [done for _, done in replay((float(n), f"{line}\n") for n, line in enumerate(lines))]
+    assert known[-1].step == 900
+
+
+@pytest.mark.parametrize("others", [40, 200])
+def test_a_second_bar_of_an_epoch_is_not_the_training(others: int) -> None:
+    pieces: list[tuple[float, str]] = []
+    for epoch in (1, 2, 3):
+        begin = pieces[-1][0] + 0.3 if pieces else 0.0
+        bars = timed(("", 100, 100), ("", others, others))
+        pieces += [(begin, f"\nEpoch {epoch}/3\n"), *((begin + now, text) for now, text in bars)]
+    known = list(replay(pieces))
+    shares = [done.share for _, done in known]
+    assert shares == sorted(shares)
+    assert {done.steps for _, done in known} == {None, 100}
+
+
+def test_an_epoch_that_is_opened_again_has_a_bar_of_another_length() -> None:
+    pieces = [(0.0, "Epoch 1/1\n"), *timed(("", 100, 100)), (40.0, "\nEpoch 1/1\n")]
+    later = [(41.0 + now, text) for now, text in timed(("", 30, 60))]
+    known = list(replay([*pieces, *later]))
+    assert (known[-1][1].step, known[-1][1].share) == (30, 0.5)
+
+
+@pytest.mark.parametrize("ticks", range(50, 56))
+@pytest.mark.parametrize("total", [1250, 20_000])
+def test_the_last_state_of_a_preparation_is_read_however_soon_it_comes(
+    ticks: int, total: int
+) -> None:
+    pieces = [(n / 10, bar(10_000 * n // ticks, 10_000, "Map: ")) for n in range(ticks + 1)]
+    begin = pieces[-1][0]
+    pieces.append((begin + 0.001, f"\n{bar(0, total)}"))
+    pieces += [(begin + n * 0.3, bar(n * total // 100, total)) for n in range(1, 51)]
+    known = [done for now, done in replay(pieces) if now > begin + 1]
+    assert (known[-1].steps, known[-1].step) == (total, total // 2)
+    assert not any(done.of_epoch for done in known)
+
+
+@pytest.mark.parametrize("back", [0, 450])
+def test_a_training_that_returns_to_a_checkpoint_is_not_a_loop(back: int) -> None:
+    steps = [*range(1, 500), *range(back, 700)]
+    known = replay((float(n), f"step {step}/1000 loss 0.5\n") for n, step in enumerate(steps))
+    done = [done for _, done in known]
+    assert not any(one.of_epoch for one in done)
+    assert done[-1].step == 699
+
+
+def test_a_loop_of_which_few_steps_are_told_is_one() -> None:
+    steps = [50, 100] * 3
+    known = replay((float(n), f"{step}/120 loss 0.5\n") for n, step in enumerate(steps))
+    assert [done.of_epoch for _, done in known] == [False, False, True, True, True, True]
+
+
+def test_an_evaluation_behind_the_training_is_one_of_a_loop() -> None:
+    train, evaluation = timed(("", 100, 100)), timed(("", 10, 10))
+    half = [*train[:51], *((15.0 + now, text) for now, text in evaluation)]
+    whole = [*half, *((4.0 + now, text) for now, text in train[51:])]
+    known = dict(replay([*whole, *((40.0 + now, text) for now, text in evaluation)]))
+    assert known[40.6].of_epoch
+    assert not any(done.of_epoch for now, done in known.items() if now < 40)
+
+
+def test_processes_of_a_replica_that_are_nearly_even_are_no_loop() -> None:
+    lines = (f"[{n % 2}] {n // 2 - n % 2}/100 loss 0.5\n" for n in range(2, 200))
+    assert not any(done.of_epoch for _, done in replay((float(n), x) for n, x in enumerate(lines)))
+
+
+def test_a_bar_from_before_the_first_epoch_does_not_stay() -> None:
+    download = timed(("Downloading: ", 45, 100))
+    begin = download[-1][0] + 1
+    epoch = [(begin + now, text) for now, text in timed(("", 50, 200))]
+    known = list(replay([*download, (begin, "\nEpoch 1/2\n"), *epoch]))
+    assert (known[-1][1].step, known[-1][1].steps) == (50, 200)
+    assert known[-1][1].share == pytest.approx(0.125)
