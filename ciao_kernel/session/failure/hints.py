@@ -61,6 +61,8 @@ def hint(
     text = "\n".join(lines[-_LINES:])
     # Programs try a module or a port and continue without it: only the end shows what was needed.
     end = "\n".join(trace.said if trace else last(lines))
+    # A program may also skip a batch for which there was no memory, and fail by another error.
+    cause = end if trace else text
     found = (
         _missing_file(text, folder, job)
         or _missing_module(end, folder, job)
@@ -68,8 +70,8 @@ def hint(
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or volume_hint(end, job, one.replica.role)
-        or _disk(text, job)
-        or _memory(text, one, job, advice)
+        or _disk(cause, job)
+        or _memory(cause, text, one, job, advice)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
 
@@ -167,12 +169,14 @@ def _disk(text: str, job: Job) -> str:
     return ""
 
 
-def _memory(text: str, one: ReplicaStatus, job: Job, advice: Callable[[Replica], str]) -> str:
-    if "CUDA out of memory" in text:
+def _memory(
+    cause: str, text: str, one: ReplicaStatus, job: Job, advice: Callable[[Replica], str]
+) -> str:
+    if "CUDA out of memory" in cause:
         return "The GPU ran out of memory: a smaller batch may fit."
     killed = one.exit_code == -signal.SIGKILL and not (job.on_cluster and one.reason)
     killed = killed or one.reason == "OOMKilled" or _KILLED_PROCESS.search(text) is not None
-    if not killed and "MemoryError" not in text:
+    if not killed and "MemoryError" not in cause:
         return ""
     if not job.on_cluster:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."

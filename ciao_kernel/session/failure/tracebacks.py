@@ -59,6 +59,9 @@ _CAUSED = "The above exception was the direct cause of the following exception:"
 _CHAINED = ("During handling of the above exception, another exception occurred:", _CAUSED)
 # torchrun's own traceback, which only reports that a child process failed.
 _WRAPPER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+# `accelerate launch` reports the same, also of a program that wrote no traceback.
+_LAUNCHER = "subprocess.CalledProcessError"
+_LAUNCHER_FILE = re.compile(r'\s+File "[^"]*accelerate[/\\]commands[/\\]launch\.py"')
 # Line before a traceback that does not end the program.
 _IGNORED = re.compile(r"Exception ignored |Error in (?:atexit|sys\.excepthook)")
 # Output of libraries while a program ends, of any length.
@@ -159,12 +162,18 @@ def last_traceback(lines: list[str], room: int) -> Trace | None:
         and not block.error.startswith(_WRAPPER)
         and not (block.start and _IGNORED.match(lines[block.start - 1]))
     ]
+    blocks = [*blocks[:1], *(block for block in blocks[1:] if not _is_launcher(block))]
     traces = _chains(lines, blocks)
     # Of several processes, one fails by itself, the others because that process is gone.
     last = {trace.rank: trace for trace in traces if trace.rank}
     ends = [trace for trace in traces if last.get(trace.rank) is trace] or traces[-1:]
     causes = [trace for trace in ends if not trace.consequence]
     return next(reversed(causes or ends), None)
+
+
+def _is_launcher(block: _Block) -> bool:
+    """Return whether a traceback is that of `accelerate launch`, whose program has failed."""
+    return block.error.startswith(_LAUNCHER) and any(map(_LAUNCHER_FILE.match, block.lines))
 
 
 def _near(lines: list[str], blocks: list[_Block], room: int) -> int:

@@ -451,6 +451,33 @@ def test_torchruns_wrapper_is_not_the_cause() -> None:
     )
 
 
+LAUNCHED = """Traceback (most recent call last):
+  File "/usr/bin/accelerate", line 8, in <module>
+    sys.exit(main())
+  File "{}", line 763, in simple_launcher
+    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)
+subprocess.CalledProcessError: Command '['/usr/bin/python', 'ciao_cell.py']' returned non-zero \
+exit status 1.
+"""
+ACCELERATE = LAUNCHED.format("/site/accelerate/commands/launch.py")
+
+
+def test_the_error_of_accelerate_launch_is_not_the_cause() -> None:
+    said = "step 1\n" + VICTIM.format("ValueError: mine")
+    error = failed({"worker-0": said + ACCELERATE})
+    assert error.message == "worker-0 ended with exit code 1: ValueError: mine"
+    assert "accelerate" not in text(error)
+    # It is the only one of a program that ended without a traceback.
+    for before in ("step 1\n", VICTIM.format("KeyError: 'caught'") + "step 1\n" * 500):
+        error = failed({"worker-0": before + ACCELERATE})
+        assert "CalledProcessError" in error.message
+        assert "KeyError" not in text(error)
+    # A program may start others by itself.
+    own = LAUNCHED.format(f"{PLACE}/ciao_cell.py")
+    error = failed({"worker-0": VICTIM.format("ValueError: caught") + own})
+    assert "CalledProcessError" in error.message
+
+
 def test_torchruns_report_is_not_what_a_killed_process_wrote_last() -> None:
     error = failed({"worker-0": f"step 1\n{KILLED}"})
     assert error.message == "worker-0 ended with exit code 1: rank 0 was killed by SIGKILL."
@@ -1046,6 +1073,16 @@ TENSORBOARD = "tensorboard: Address already in use, trying 6007\n"
         TENSORBOARD + VICTIM.format("ConnectionResetError: [Errno 104] Connection reset by peer"),
         f"{NO_APEX}\n{TENSORBOARD}" + "step\n" * 20 + "no data left\n",
         TENSORBOARD + "step\n" * 60 + VICTIM.format(GRPC_ERROR),
+        *(
+            before + "step\n" * 50 + VICTIM.format("KeyError: 'label'")
+            for before in (
+                "WARNING: skipping batch: CUDA out of memory. Tried to allocate 20.00 MiB\n",
+                VICTIM.format("torch.OutOfMemoryError: CUDA out of memory. Tried") + "going on\n",
+                VICTIM.format("numpy._core._exceptions._ArrayMemoryError: x") + "going on\n",
+                "W: no cache: OSError: [Errno 28] No space left on device\n",
+                "W: no cache: OSError: [Errno 122] Disk quota exceeded\n",
+            )
+        ),
     ],
 )
 def test_no_hint_comes_from_what_the_program_did_without(said: str) -> None:
@@ -1297,6 +1334,17 @@ def test_a_program_that_may_not_write_to_a_volume_has_a_remedy() -> None:
     said = VICTIM.format("PermissionError: [Errno 13] Permission denied: '/runs/one'")
     error = explain(job, status, {replica("worker-0"): said.encode()}, Path("/nowhere"))
     assert "may not write to the volume team in /runs" in error.hint
+
+
+def test_a_process_that_was_killed_is_told_by_torchrun_beside_a_traceback() -> None:
+    said = f"{KILLED}{ranked(1, 'RuntimeError: Connection closed by peer')}"
+    error = failed({"worker-0": said})
+    assert "Connection closed" in error.message
+    assert "memory" in error.hint
+    # Where no traceback is, what the program wrote last may be the reason.
+    for words in ("CUDA out of memory", "std::bad_alloc, MemoryError"):
+        said = f"terminate called: {words}\n" + "frame\n" * 20
+        assert "memory" in failed({"worker-0": said}, codes={"worker-0": -6}).hint
 
 
 def test_words_far_above_the_end_give_no_hint() -> None:
