@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ciao_kernel.delivery.input.imports import CELL, TEXT, entry_name
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.session.failure import hints, tracebacks
-from ciao_kernel.session.failure.image_hint import image_hint
+from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.tracebacks import Trace
 
 # Maximum number of lines after the traceback that a replica ended with. Python exits with code 1
@@ -25,24 +24,9 @@ _WIDEST = 1000
 _NOT_STARTED = ("StartError: ", "ContainerCannotRun: ")
 
 
-def explain(
-    job: Job,
-    status: Status,
-    tails: Mapping[Replica, bytes],
-    folder: Path,
-    variables: Mapping[str, Any] | None = None,
-    advice: Callable[[Replica], str] = lambda _: "",
-) -> JobFailed:
-    """Return the error that the cell ends with.
-
-    Args:
-        job: The job that failed.
-        status: Its last status.
-        tails: End of each replica's log.
-        folder: The user's working folder, to find files that the job missed.
-        variables: The notebook's variables, to find those that the job missed.
-        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
-    """
+def explain(failure: Failure) -> JobFailed:
+    """Return the error that the cell of a failed job ends with."""
+    job, status, tails = failure.job, failure.status, failure.tails
     ended = {one.replica: one for one in status.replicas}
     texts = {replica: tracebacks.log_lines(data) for replica, data in tails.items()}
     found = {
@@ -75,9 +59,7 @@ def explain(
         names = ", ".join(map(str, same))
         others = f"The same error came from {names} ({len(same) + 1} replicas in all)."
         shown.append(others)
-    hint = image_hint(status.reason, message, job) or hints.hint(
-        lines, trace, ended[replica], folder, job, variables or {}, advice
-    )
+    hint = hints.hint(failure, lines, trace, ended[replica], message)
     error = JobFailed(message, hint, job=job.name, traceback=tuple(shown), repeats=repeats)
     error.others = others
     return error

@@ -6,15 +6,17 @@ import contextlib
 import re
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel.delivery.input.imports import CELL, TEXT
 from ciao_kernel.delivery.input.variables import storable_names
 from ciao_kernel.magics.shell_words import quote
-from ciao_kernel.model import Job, Replica, ReplicaStatus
+from ciao_kernel.model import Job, ReplicaStatus
 from ciao_kernel.session.failure.distributions import distribution, similar
+from ciao_kernel.session.failure.evidence import Failure
+from ciao_kernel.session.failure.image_hint import image_hint
 from ciao_kernel.session.failure.tracebacks import Trace
 from ciao_kernel.session.failure.volume_hint import volume_hint
 from ciao_kernel.session.inspection import memory_advice
@@ -39,39 +41,33 @@ _LINES_BEFORE = 20
 
 
 def hint(
-    lines: list[str],
-    trace: Trace | None,
-    one: ReplicaStatus,
-    folder: Path,
-    job: Job,
-    variables: Mapping[str, Any],
-    advice: Callable[[Replica], str],
+    failure: Failure, lines: list[str], trace: Trace | None, one: ReplicaStatus, message: str
 ) -> str:
     """Return a possible fix, else the location of the whole log.
 
     Args:
+        failure: The job that failed.
         lines: Log of the replica to blame, or the end of it.
         trace: Traceback that the replica ended with, or None.
         one: Status of that replica.
-        folder: The user's working folder, to find files that the job missed.
-        job: The job that failed.
-        variables: The notebook's variables.
-        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
+        message: The error of the cell, in one sentence.
     """
+    job, folder = failure.job, failure.folder
     text = "\n".join(lines[-_LINES:])
     # Programs try a module or a port and continue without it: only the end shows what was needed.
     end = "\n".join(trace.said if trace else last(lines))
     # A program may also skip a batch for which there was no memory, and fail by another error.
     cause = end if trace else text
     found = (
-        _missing_file(text, folder, job)
+        image_hint(failure.status.reason, message, job)
+        or _missing_file(text, folder, job)
         or _missing_module(end, folder, job)
-        or _missing_name(end, variables)
+        or _missing_name(end, failure.variables)
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or volume_hint(end, job, one.replica.role)
         or _disk(cause, job)
-        or _memory(cause, text, one, job, advice)
+        or _memory(cause, text, one, failure)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
 
@@ -169,9 +165,8 @@ def _disk(text: str, job: Job) -> str:
     return ""
 
 
-def _memory(
-    cause: str, text: str, one: ReplicaStatus, job: Job, advice: Callable[[Replica], str]
-) -> str:
+def _memory(cause: str, text: str, one: ReplicaStatus, failure: Failure) -> str:
+    job = failure.job
     if "CUDA out of memory" in cause:
         return "The GPU ran out of memory: a smaller batch may fit."
     killed = one.exit_code == -signal.SIGKILL and not (job.on_cluster and one.reason)
@@ -182,7 +177,7 @@ def _memory(
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
     if limit := memory_advice.asked(job, one.replica.role):
         more = memory_advice.times(limit, 2)
-        return (killed and advice(one.replica)) or (
+        return (killed and failure.after_kill(one.replica)) or (
             f"The limit of {one.replica} is %memory={limit}, and it used all of it: try "
             f"{f'%memory={more}' if more else 'a higher %memory'}, or smaller batches."
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from ciao_kernel.errors import JobError, JobStopped
 from ciao_kernel.model import Job, Replica, State, Status
+from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.explanation import explain
 
 
@@ -19,19 +20,19 @@ def judge(
     folder: Path,
     describe_leftovers: Callable[[Job], str] | None,
     variables: Mapping[str, Any] | None = None,
-    advice: Callable[[Replica], str] = lambda _: "",
+    after_kill: Callable[[Replica], str] = lambda _: "",
 ) -> JobError | None:
-    """Return the error that a cell ends with, or None if its job succeeded.
+    """Return the error that a cell ends with, or None if its job succeeded or runs on.
 
     Args:
-        job: The job, which is over.
-        status: Its last status.
+        job: The job. If its failure is decided, other replicas may still run.
+        status: The status that the cell ends with.
         tails: End of each replica's log.
         folder: The user's working folder, to find files that the job missed.
         describe_leftovers: Describes what is left of the job; None: the job and its logs are
             removed next.
         variables: The notebook's variables, which the job may have missed.
-        advice: Returns what a replica that was killed for its memory needs, "" if unknown.
+        after_kill: Returns what a replica that was killed for its memory needs, "" if unknown.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""
@@ -43,7 +44,7 @@ def judge(
     gone = [one for one in status.replicas if describe_leftovers is None or not _exists(one.log)]
     known = tuple(replace(one, log="") if one in gone else one for one in status.replicas)
     status = replace(status, replicas=known)
-    return explain(job, status, tails, folder, variables, advice)
+    return explain(Failure(job, status, tails, folder, variables or {}, after_kill))
 
 
 def _exists(log: str) -> bool:

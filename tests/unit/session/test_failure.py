@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ciao_kernel.errors import JobError, JobFailed, JobStopped
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.session.failure import judge, tracebacks
+from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.explanation import explain
 from tests.helpers.growth import is_linear
 from tests.helpers.torchrun_report import KILLED
@@ -84,7 +85,7 @@ def failed(
         replica(name): text.encode() if isinstance(text, str) else text
         for name, text in logs.items()
     }
-    return explain(job, status, tails, folder, variables)
+    return explain(Failure(job, status, tails, folder, variables or {}))
 
 
 def python(code: str) -> str:
@@ -789,7 +790,7 @@ def ends(
     """Explain a job whose replicas ended like this; ``said`` is what they wrote, by place."""
     status = Status(State.FAILED, replicas, message=message, settled=True, decided_by=by)
     tails = {replicas[int(place[1:])].replica: words.encode() for place, words in said.items()}
-    return explain(JOB, status, tails, Path("/nowhere"))
+    return explain(Failure(JOB, status, tails, Path("/nowhere")))
 
 
 def end(number: int, code: int | None, reason: str = "") -> ReplicaStatus:
@@ -964,7 +965,7 @@ def test_an_exit_without_a_traceback_shows_the_last_lines() -> None:
 def test_a_program_that_did_not_start_is_explained() -> None:
     why = 'exec: "python3": executable file not found in $PATH'
     one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 128, f"StartError: {why}")
-    error = explain(JOB, Status(State.FAILED, (one,), 0.0), {}, Path("/nowhere"))
+    error = explain(Failure(JOB, Status(State.FAILED, (one,), 0.0), {}, Path("/nowhere")))
     assert error.message == f"worker-0 did not start: {why}."
 
 
@@ -1229,7 +1230,7 @@ def test_hints_on_a_cluster_are_about_pods(said: str, hint: str) -> None:
 def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint: str) -> None:
     ended = ReplicaStatus(replica(by), State.FAILED, exit_code=137, reason="OOMKilled")
     status = Status(State.FAILED, (ended,), decided_by=replica(by))
-    error = explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))
+    error = explain(Failure(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere")))
     assert "OOMKilled" in error.message
     assert hint in error.hint
 
@@ -1260,11 +1261,11 @@ def test_an_image_that_cannot_be_pulled_has_a_remedy(
         State.FAILED, (one,), reason=word, message=message, decided_by=one.replica, hopeless=True
     )
     header = f"%framework=tensorflow\n{header}"
-    error = explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))
+    error = explain(Failure(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere")))
     assert error.message == message
     assert hint in error.hint
     missing = replace(status, reason="CreateContainerConfigError")  # a Secret, for example
-    assert "%image" not in explain(ON_CLUSTER, missing, {}, Path("/nowhere")).hint
+    assert "%image" not in explain(Failure(ON_CLUSTER, missing, {}, Path("/nowhere"))).hint
 
 
 def unpulled(header: str, why: str) -> str:
@@ -1272,7 +1273,7 @@ def unpulled(header: str, why: str) -> str:
     one = ReplicaStatus(replica("worker-0"), State.PENDING, reason=f"Failed: {why}")
     status = Status(State.FAILED, (one,), reason="ErrImagePull", message=f"worker-0: {why}")
     status = replace(status, decided_by=one.replica)
-    return explain(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere")).hint
+    return explain(Failure(replace(ON_CLUSTER, header=header), status, {}, Path("/nowhere"))).hint
 
 
 @pytest.mark.parametrize(
@@ -1299,14 +1300,16 @@ def test_an_image_that_ciao_built_is_not_called_the_users(line: str) -> None:
 
 
 def test_readings_of_the_killed_replica_replace_the_limit() -> None:
-    def advice(one: Replica) -> str:
+    def after_kill(one: Replica) -> str:
         return f"{one} grew." if one.role == "worker" else ""
 
     def hint(by: str, reason: str, said: str = "") -> str:
         ended = ReplicaStatus(replica(by), State.FAILED, exit_code=137, reason=reason)
         status = Status(State.FAILED, (ended,), decided_by=replica(by))
         tails = {replica(by): said.encode()}
-        return explain(ON_CLUSTER, status, tails, Path("/nowhere"), advice=advice).hint
+        return explain(
+            Failure(ON_CLUSTER, status, tails, Path("/nowhere"), after_kill=after_kill)
+        ).hint
 
     assert hint("worker-0", "OOMKilled") == "worker-0 grew."
     assert hint("ps-0", "OOMKilled").startswith("The limit of ps-0 is %memory=512Mi")
@@ -1322,9 +1325,9 @@ def test_a_replica_of_this_machine_may_be_killed_for_memory() -> None:
 def test_an_evicted_pod_is_no_matter_of_memory() -> None:
     ended = ReplicaStatus(replica("worker-0"), State.FAILED, exit_code=-9, reason="Evicted")
     status = Status(State.FAILED, (ended,), decided_by=ended.replica)
-    assert "memory" not in explain(ON_CLUSTER, status, {}, Path("/nowhere")).hint
+    assert "memory" not in explain(Failure(ON_CLUSTER, status, {}, Path("/nowhere"))).hint
     killed = Status(State.FAILED, (replace(ended, reason=""),), decided_by=ended.replica)
-    assert "%memory=2Gi" in explain(ON_CLUSTER, killed, {}, Path("/nowhere")).hint
+    assert "%memory=2Gi" in explain(Failure(ON_CLUSTER, killed, {}, Path("/nowhere"))).hint
 
 
 def test_a_program_that_may_not_write_to_a_volume_has_a_remedy() -> None:
@@ -1332,7 +1335,7 @@ def test_a_program_that_may_not_write_to_a_volume_has_a_remedy() -> None:
     status = Status(State.FAILED, (ended,), decided_by=ended.replica)
     job = replace(ON_CLUSTER, header="%framework=tensorflow\n%volume=team:/runs\n")
     said = VICTIM.format("PermissionError: [Errno 13] Permission denied: '/runs/one'")
-    error = explain(job, status, {replica("worker-0"): said.encode()}, Path("/nowhere"))
+    error = explain(Failure(job, status, {replica("worker-0"): said.encode()}, Path("/nowhere")))
     assert "may not write to the volume team in /runs" in error.hint
 
 
