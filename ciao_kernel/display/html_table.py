@@ -6,11 +6,12 @@ that is too long is cut with an ellipsis; its tooltip has all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Protocol
 
 from ciao_kernel.display.table import Row, Table
+from ciao_kernel.display.table_columns import COLUMNS, Column
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.replica_colors import color_of
 
@@ -27,6 +28,36 @@ _STATE_COLORS = {
     }.items()
 }
 _NEUTRAL = "color-mix(in srgb, currentColor 75%, transparent)"
+_STEPS = dict(
+    zip("bc", sorted({one.hides_at for one in COLUMNS if one.hides_at}, reverse=True), strict=True)
+)
+"""The variables with the minimum widths of a table whose cell is narrow, and the widths of a cell,
+in em, up to which they count. Columns go in two steps: the last line keeps some room."""
+
+
+def _cells_of(column: Column) -> str:
+    """Return the selector of a column's cells, which have no class: that would need more bytes.
+
+    Not each table has the columns of clusters and of %usage. So a column is counted from the end,
+    and those of clusters, whose tables have a class, from the start.
+    """
+    place = COLUMNS.index(column)
+    if column.cluster_only:
+        return f".ciao-nodes tr>:nth-child({place + 1})"
+    return f".ciao tr>:nth-last-child({len(COLUMNS) - place})"
+
+
+def _narrow_rules() -> Iterator[str]:
+    for name, width in _STEPS.items():
+        hidden = sorted(
+            (one for one in COLUMNS if one.hides_at == width), key=lambda one: one.cluster_only
+        )
+        yield (
+            f"@container(max-width:{width}em){{{','.join(map(_cells_of, hidden))}{{display:none}}"
+            f".ciao>table{{min-width:var(--{name})}}}}"
+        )
+
+
 # A style sheet, since styles in each cell would double the size of each redraw. Front ends that
 # remove it, as for a notebook that is not trusted, show a plain table.
 # The repeated class outranks the rules of the page.
@@ -40,26 +71,13 @@ _STYLE = (
     ".ciao.ciao.ciao :is(th,td){height:1.6em;line-height:1.6em;padding:.25em .5em;text-align:left}"
     ".ciao.ciao.ciao td>code{display:block;line-height:inherit;padding:0;background:none}"
     ".ciao td>i{display:inline-block;width:.6em;height:.6em;margin-right:.4em}"
-    # Columns go in two steps where the cell is narrow: the last line keeps some room. The width of
-    # the cell counts, which a list of files beside it changes, and not that of the page. Browsers
-    # without container queries (before 2023) keep all columns, and scroll the table.
-    "@container(max-width:76em){.ciao tr>:nth-last-child(3),"  # lines/s
-    ".ciao-nodes tr>:nth-child(4){display:none}"
-    ".ciao>table{min-width:var(--b)}}"
-    "@container(max-width:50em){.ciao tr>:nth-last-child(2),"  # log
-    ".ciao-nodes tr>:nth-child(5){display:none}"  # restarts
-    ".ciao>table{min-width:var(--c)}}"
+    # The width of the cell counts, which a list of files beside it changes, and not that of the
+    # page. Browsers without container queries (before 2023) keep all columns, and scroll the table.
+    f"{''.join(_narrow_rules())}"
     "</style>"
 )
-_WIDTHS = {
-    "state": 16, "time": 11, "node": 16, "restarts": 7,
-    "cpu": 5, "memory": 7, "peak": 15, "gpu": 20, "lines/s": 6,
-}  # fmt: skip
-"""Widths of columns in digits. Those of names depend on the job; the last line gets the rest."""
-_WIDE = ("node", "lines/s")
-"""Columns that a narrow cell does not show."""
-_LESS_WIDE = ("restarts", "log")
-"""Columns that an even narrower cell does not show either. The folder of the logs is below."""
+_WIDTHS = {column.heading: column.width for column in COLUMNS if column.width is not None}
+"""Fixed widths in digits. Those of names depend on the job; the last line gets the rest."""
 _STATE_FITS = 20
 """Letters of a state that its column shows: ``Failed (exit code 1)``."""
 _LONGEST_NAME = 30
@@ -107,7 +125,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
     )
     least = ";".join(
         f"--{name}:{_least(widths, without)}"
-        for name, without in (("a", ()), ("b", _WIDE), ("c", _WIDE + _LESS_WIDE))
+        for name, without in (("a", ()), *((name, _hidden(at)) for name, at in _STEPS.items()))
     )
     nodes = ' class="ciao-nodes"' if "node" in headings else ""
     body = "".join(_row(row, headings, links) for row in rows)
@@ -135,6 +153,11 @@ def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
     return {heading: widths[heading] for heading in headings if heading in widths}
 
 
+def _hidden(width: int) -> Sequence[str]:
+    """Return the headings that a cell of a width, in em, has no room for."""
+    return [column.heading for column in COLUMNS if column.hides_at >= width]
+
+
 def _least(widths: Mapping[str, int], without: Sequence[str]) -> str:
     """Return the minimum width of a table without some columns."""
     shown = [width for heading, width in widths.items() if heading not in without]
@@ -146,30 +169,53 @@ def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
         text = escape(row.detail)
         sums = f'<td style="overflow:visible" title="{text}"><span>{text}</span></td>'
         return f"<tr><td>{escape(row.replica)}</td>{sums}{'<td></td>' * (len(headings) - 2)}</tr>"
-    cells = zip(headings, row.cells(headings), strict=True)
-    return "<tr>" + "".join(_cell(heading, text, row, links) for heading, text in cells) + "</tr>"
+    cells = "".join(
+        _CELLS.get(heading, _plain_cell)(text, row, links)
+        for heading, text in zip(headings, row.cells(headings), strict=True)
+    )
+    return f"<tr>{cells}</tr>"
 
 
-def _cell(heading: str, text: str, row: Row, links: Links | None) -> str:
-    if heading == "replica":
-        assert row.who is not None
-        mark = f'<i style="background:{color_of(row.who).html}"></i>'
-        return f"<td{_tooltip(text, _LONGEST_NAME)}>{mark}{escape(text)}</td>"
-    if heading == "state":
-        color = _NEUTRAL if row.expected else _STATE_COLORS.get(row.state, "inherit")
-        tooltip = _tooltip(text, _SURE_TO_FIT)
-        return f'<td{tooltip}><span style="color:{color}">{escape(text)}</span></td>'
-    if heading == "time":
-        return f"<td{_tooltip(row.moment)}>{escape(text)}</td>"
-    if heading == "log":
-        target = links.file(text) if links else ""
-        return f"<td{_tooltip(text)}>{_link(text.rsplit('/', 1)[-1], target)}</td>"
-    if heading == "last line":
-        # A replica without lines has room for the reason why it waits, which is often long.
-        shown = text or (row.detail if len(row.detail) > _STATE_FITS else "")
-        full = row.full_line or shown
-        return f"<td{_tooltip(full, _SURE_TO_FIT)}><code>{escape(shown)}</code></td>"
+def _replica_cell(text: str, row: Row, _: Links | None) -> str:
+    assert row.who is not None
+    mark = f'<i style="background:{color_of(row.who).html}"></i>'
+    return f"<td{_tooltip(text, _LONGEST_NAME)}>{mark}{escape(text)}</td>"
+
+
+def _state_cell(text: str, row: Row, _: Links | None) -> str:
+    color = _NEUTRAL if row.expected else _STATE_COLORS.get(row.state, "inherit")
+    tooltip = _tooltip(text, _SURE_TO_FIT)
+    return f'<td{tooltip}><span style="color:{color}">{escape(text)}</span></td>'
+
+
+def _time_cell(text: str, row: Row, _: Links | None) -> str:
+    return f"<td{_tooltip(row.moment)}>{escape(text)}</td>"
+
+
+def _log_cell(text: str, _: Row, links: Links | None) -> str:
+    target = links.file(text) if links else ""
+    return f"<td{_tooltip(text)}>{_link(text.rsplit('/', 1)[-1], target)}</td>"
+
+
+def _last_line_cell(text: str, row: Row, _: Links | None) -> str:
+    # A replica without lines has room for the reason why it waits, which is often long.
+    shown = text or (row.detail if len(row.detail) > _STATE_FITS else "")
+    full = row.full_line or shown
+    return f"<td{_tooltip(full, _SURE_TO_FIT)}><code>{escape(shown)}</code></td>"
+
+
+def _plain_cell(text: str, _: Row, __: Links | None) -> str:
     return f"<td{_tooltip(text, _SURE_TO_FIT)}>{escape(text)}</td>"
+
+
+_CELLS: dict[str, Callable[[str, Row, Links | None], str]] = {
+    "replica": _replica_cell,
+    "state": _state_cell,
+    "time": _time_cell,
+    "log": _log_cell,
+    "last line": _last_line_cell,
+}
+"""How the cells of some columns are drawn; those of the others are plain texts."""
 
 
 def _link(text: str, target: str, *, new_tab: bool = False) -> str:

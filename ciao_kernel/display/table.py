@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ciao_kernel.display import usage_cells
 from ciao_kernel.display.line_rate import LineRate
 from ciao_kernel.display.lines import plain
 from ciao_kernel.display.plotting import progress_of
+from ciao_kernel.display.table_columns import COLUMNS, Column
 from ciao_kernel.display.training_text import progress_text
 from ciao_kernel.display.usage_cells import UsageCells
 from ciao_kernel.frameworks import torchrun_report
@@ -23,25 +23,9 @@ from ciao_kernel.model.times import clock_time, span
 from ciao_kernel.model.usage import UsageReport
 from ciao_kernel.visible_text import short, visible
 
-_COLUMNS = {
-    "replica": "replica",
-    "state": "detail",
-    "time": "time",
-    "node": "node",
-    "restarts": "restarts",
-    "cpu": "cpu",
-    "memory": "memory",
-    "peak": "peak",
-    "gpu": "gpu",
-    "lines/s": "rate",
-    "log": "log",
-    "last line": "last_line",
-}
-"""Headings, and the field of a row below each heading. The last line is at the end: it has the
-width that the other columns leave, so its changes move none of them."""
+_FIELDS = {column.heading: column.field for column in COLUMNS}
 _SEPARATING = b"-=*_#~ \t\r"
 """Characters of lines that only separate, such as the last one of torchrun's report."""
-_ON_CLUSTERS = ("node", "restarts")
 _MOST = 100
 """Maximum number of replicas that all have a row."""
 _CHOSEN = 40
@@ -89,7 +73,7 @@ class Row:
 
     def cells(self, headings: Iterable[str]) -> tuple[str, ...]:
         """Return the texts below some headings."""
-        return tuple(getattr(self, _COLUMNS[heading]) for heading in headings)
+        return tuple(getattr(self, _FIELDS[heading]) for heading in headings)
 
 
 class Table:
@@ -156,12 +140,17 @@ class Table:
         Args:
             fixed: Return the columns of a cluster's job from the start, so that none appears later.
         """
-        unused = set(usage_cells.COLUMNS).difference(self._usage.headings())
-        if fixed and self.job.on_cluster:
-            return tuple(heading for heading in _COLUMNS if heading not in unused)
         known = self.status.replicas if self.status else ()
-        empty = {heading for heading in _ON_CLUSTERS if not any(getattr(r, heading) for r in known)}
-        return tuple(heading for heading in _COLUMNS if heading not in empty | unused)
+        measured = self._usage.headings()
+
+        def is_shown(column: Column) -> bool:
+            if column.usage:
+                return column.heading in measured
+            if column.cluster_only and not (fixed and self.job.on_cluster):
+                return any(getattr(one, column.field) for one in known)
+            return True
+
+        return tuple(column.heading for column in COLUMNS if is_shown(column))
 
     def sums(self) -> str:
         """Return the number of replicas in each state, "" if there are only a few replicas."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ciao_kernel.display.table_columns import COLUMNS
 from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State
 from ciao_kernel.model.usage import Usage, UsageReport, gpu_text, size_text, together
 
-COLUMNS = ("cpu", "memory", "peak", "gpu")
+_HEADINGS = tuple(column.heading for column in COLUMNS if column.usage)
+_ONLY_WITH_GPUS = "gpu"
 _EMPTY = "–"
 
 
@@ -34,11 +36,11 @@ class UsageCells:
             self._known[one.replica] = replace(one, peak=peak, limit=limit)
             self._has_gpus |= bool(one.gpus)
 
-    def headings(self) -> Iterable[str]:
+    def headings(self) -> Sequence[str]:
         """Return the columns; ``gpu`` only if a replica has one."""
         if not self._wanted:
             return ()
-        return COLUMNS if self._has_gpus else COLUMNS[:-1]
+        return [one for one in _HEADINGS if self._has_gpus or one != _ONLY_WITH_GPUS]
 
     def of(self, one: ReplicaStatus) -> Mapping[str, str]:
         """Return the texts of a replica; of one that does not run, its peak alone."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ciao_kernel.display.table import Row, Table
+from ciao_kernel.display.table_columns import COLUMNS
 from ciao_kernel.model import State
 from ciao_kernel.model.replica_colors import color_of
 from ciao_kernel.visible_text import visible_lines
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _NARROW = 72
 """Window width, in characters, below which the table omits the columns of :data:`_WIDE`."""
-_WIDE = ("time", "node", "restarts", "peak", "lines/s", "log")
+_WIDE = tuple(column.heading for column in COLUMNS if not column.in_narrow_window)
 _STYLES = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",

@@ -106,3 +106,20 @@ def test_a_narrow_cell_needs_no_room_for_the_columns_that_it_hides() -> None:
         for name, widths in hidden.items():
             room -= sum(2 + w for heading, w in widths.items() if f">{heading}</th>" in html)
             assert found[name] == room
+
+
+def test_a_narrow_cell_hides_the_columns_that_its_minimum_widths_leave_out() -> None:
+    for job in (JOB, replace(JOB, kind_of_place="namespace")):
+        html = table_html(table(State.RUNNING, job=job))
+        heads = re.findall(r"<th[^>]*>([^<]*)</th>", html)
+        selector = re.compile(r"(-nodes)? tr>:nth-(last-)?child\((\d+)\)")
+        hidden = [
+            {
+                heads[-int(place) if last else int(place) - 1]
+                for nodes, last, place in selector.findall(rule)
+                if not nodes or job.on_cluster
+            }
+            for rule in html.split("</style>")[0].split("@container")[1:]
+        ]
+        on_clusters = [{"node"}, {"restarts"}] if job.on_cluster else [set(), set()]
+        assert hidden == [{"lines/s"} | on_clusters[0], {"log"} | on_clusters[1]]
