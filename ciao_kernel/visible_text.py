@@ -34,6 +34,11 @@ def visible_lines(text: str) -> str:
     return "".join(c if c in "\n\t" else _drawn(c) for c in text)
 
 
+def one_line(value: object) -> str:
+    """Return a value's text as :func:`visible` does, with spaces in place of line feeds."""
+    return visible(" ".join(str(value).split("\n")))
+
+
 def short(text: str, most: int = _QUOTED) -> str:
     """Return a text that is not too long for a message.
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.describe import reported
+from ciao_kernel.commands.job_json import reported
 from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_lines,

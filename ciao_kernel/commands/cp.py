@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from ciao_kernel.commands import Caller, completion
-from ciao_kernel.commands.exec import named_replica
-from ciao_kernel.commands.shared_arguments import add_where, where
+from ciao_kernel.commands.shared_arguments import add_where, named_replica, where
 from ciao_kernel.errors import UsageError
 
 

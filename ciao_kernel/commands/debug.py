@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ciao_kernel.commands import Caller, completion
-from ciao_kernel.commands.exec import named_replica
-from ciao_kernel.commands.shared_arguments import add_job, check_runs, where
+from ciao_kernel.commands.shared_arguments import add_job, check_runs, named_replica, where
 from ciao_kernel.commands.terminal_line import read_line
 from ciao_kernel.errors import BackendError, NoSuchJob, UsageError
 from ciao_kernel.model import Job, Replica

@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Awaitable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from ciao_kernel.commands import Caller
+from ciao_kernel.commands.job_json import details_record, job_record
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.display.columns import columns
 from ciao_kernel.display.table import ending
-from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob, UsageError
-from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
-from ciao_kernel.model.queries import HERE, ClusterEvent, Details
+from ciao_kernel.errors import UsageError
+from ciao_kernel.model import Job, Status
+from ciao_kernel.model.queries import ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
-from ciao_kernel.visible_text import visible
+from ciao_kernel.visible_text import one_line, visible
 
 _NONE = "–"
 
@@ -36,13 +36,10 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     if args.output == "yaml":
         caller.write(_yaml(job, details))
     elif args.output == "json":
-        record = job_record(job, status) | _details_record(details)
+        record = job_record(job, status) | details_record(details)
         caller.write(json.dumps(record, indent=2) + "\n")
     else:
         caller.write("\n\n".join(_blocks(job, status, details)) + "\n")
-
-
-# ------------------------------------------------------------------------------------- text
 
 
 def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
@@ -57,7 +54,7 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
         *job.made_of,
         *details.facts,
     ]
-    yield columns([map(cell, fact) for fact in facts])
+    yield columns([map(one_line, fact) for fact in facts])
     yield "header\n" + "\n".join(f"  {visible(line)}" for line in job.header.splitlines())
     if any(one.image or one.asks for one in details.groups):
         heads = ("role", "replicas", "image", "resources", "restart")
@@ -86,7 +83,7 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
             ],
         )
     if details.missing:
-        yield cell(details.missing)
+        yield one_line(details.missing)
 
 
 def _replicas(status: Status, details: Details) -> str:
@@ -101,7 +98,7 @@ def _replicas(status: Status, details: Details) -> str:
             (*row[:-1], details.pods.get(one.replica, ""), one.node, one.restarts, one.log)
             for row, one in zip(rows, status.replicas, strict=True)
         ]
-    why = [f"\n  {one.replica}: {cell(one.reason)}" for one in status.replicas if one.reason]
+    why = [f"\n  {one.replica}: {one_line(one.reason)}" for one in status.replicas if one.reason]
     return _table(heads, rows) + "".join(why)
 
 
@@ -109,13 +106,8 @@ def _times(one: ClusterEvent) -> str:
     return _age(one.since) + (f" x{one.count}" if one.count > 1 else "")
 
 
-def cell(value: object) -> str:
-    """Return text of a cluster or another user on one line: it must not control a terminal."""
-    return visible(" ".join(str(value).split("\n")))
-
-
 def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    return columns([heads, *([cell(one) or _NONE for one in row] for row in rows)])
+    return columns([heads, *([one_line(one) or _NONE for one in row] for row in rows)])
 
 
 def _age(since: float) -> str:
@@ -139,97 +131,3 @@ def _yaml(job: Job, details: Details) -> str:
 
     text: str = yaml.safe_dump(details.manifest, sort_keys=False, allow_unicode=True, width=1000)
     return text
-
-
-# ------------------------------------------------------------------------------------- json
-
-
-def job_record(job: Job, status: Status) -> dict[str, Any]:
-    """Return a job as ``--output json`` writes it."""
-    return {
-        "name": job.name,
-        "state": str(status.state),
-        "reason": status.reason,
-        "message": status.message,
-        "settled": status.settled,
-        "framework": job.framework,
-        "backend": job.backend,
-        "context": job.context,
-        "namespace": job.place if job.kind_of_place == "namespace" else "",
-        "uid": job.uid,
-        "created": job.created,
-        "age_seconds": round(time.time() - job.created, 1),
-        "owner": job.owner,
-        "detached": job.detached,
-        "folder": job.files,
-        "header": job.header,
-        "made_of": dict(job.made_of),
-        "replicas": [_replica(one) for one in status.replicas],
-    }
-
-
-def _details_record(details: Details) -> dict[str, Any]:
-    return {
-        "spec": dict(details.facts),
-        "roles": [asdict(one) for one in details.groups],
-        "pods": {str(replica): pod for replica, pod in details.pods.items()},
-        "conditions": [asdict(one) for one in details.conditions],
-        "events": [asdict(one) for one in details.cluster_events],
-        "missing": details.missing,
-    }
-
-
-async def reported(
-    work: Awaitable[JobResult | None], args: argparse.Namespace, caller: Caller, name: str = ""
-) -> JobResult | None:
-    """Await a job, and for ``--output json`` write its result, even after a failure."""
-    if args.output == "text":
-        return await work
-    try:
-        result = await work
-    except JobError as error:
-        record = await _error_record(error, getattr(error, "job", "") or name, args, caller)
-        caller.write(json.dumps(record, indent=2) + "\n")
-        raise
-    if result is not None:
-        record = _result_record(result.name, result.status, str(result.folder))
-        caller.write(json.dumps(record, indent=2) + "\n")
-    return result
-
-
-async def _error_record(
-    error: JobError, name: str, args: argparse.Namespace, caller: Caller
-) -> dict[str, Any]:
-    try:
-        place = where(args) if hasattr(args, "namespace") else HERE
-        _, job, status = await caller.session.find(name, place)
-        record = _result_record(job.name, status, job.files)
-    except NoSuchJob:
-        # The job was deleted, by %cleanPolicy=all or by a user: only the error is left.
-        states = {JobStopped: State.STOPPED, JobLost: State.LOST}
-        status = Status(states.get(type(error), State.FAILED), ())
-        record = _result_record(name, status, "")
-    return {**record, "error": error.message}
-
-
-def _result_record(name: str, status: Status, folder: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "state": str(status.state),
-        "folder": folder,
-        "replicas": [_replica(one) for one in status.replicas],
-        "error": None,
-    }
-
-
-def _replica(one: ReplicaStatus) -> dict[str, Any]:
-    return {
-        "name": str(one.replica),
-        "state": str(one.state),
-        "since": one.since,
-        "exit_code": one.exit_code,
-        "reason": one.reason,
-        "node": one.node,
-        "restarts": one.restarts,
-        "log": one.log,
-    }

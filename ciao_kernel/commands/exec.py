@@ -17,9 +17,8 @@ from collections.abc import AsyncIterator, Callable
 
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.cell_output import CellOutput
-from ciao_kernel.commands.shared_arguments import add_job, where
+from ciao_kernel.commands.shared_arguments import add_job, named_replica, where
 from ciao_kernel.errors import CommandFailed, EnvironmentFault, UsageError
-from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.queries import Streams
 
 _PIECE = 1 << 15
@@ -77,25 +76,6 @@ def _check_input(args: argparse.Namespace, caller: Caller) -> None:
             "-t connects the command to a terminal: it needs a terminal and -i.",
             "Use -i -t in a terminal; leave -t out in a pipe.",
         )
-
-
-def named_replica(job: Job, name: str, slash: str) -> Replica:
-    """Return the replica of NAME/REPLICA.
-
-    Raises:
-        UsageError: The job has no such replica, or several.
-    """
-    if not slash and len(job.replicas) == 1:
-        return job.replicas[0]
-    found = next((one for one in job.replicas if str(one) == name), None)
-    if found is None:
-        known = ", ".join(f"{job.name}/{one}" for one in job.replicas[:20])
-        more = ", …" if len(job.replicas) > 20 else ""
-        what = (
-            f"{job.name} has no replica {name!r}" if slash else f"{job.name} has several replicas"
-        )
-        raise UsageError(f"{what}.", f"Name one: {known}{more}.")
-    return found
 
 
 # ---------------------------------------------------------------------------------- streams

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.describe import cell, job_record
+from ciao_kernel.commands.job_json import job_record
 from ciao_kernel.commands.shared_arguments import add_output, add_where, where
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.display.columns import columns
@@ -20,6 +20,7 @@ from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.model.times import age, span
 from ciao_kernel.private_files import opened_file
+from ciao_kernel.visible_text import one_line
 
 _RECENT = 86_400
 """Seconds for which a list shows a job that has ended."""
@@ -108,7 +109,7 @@ def _table(found: list[tuple[Job, Status]], *, spaces: bool) -> str:
         column = ["NAMESPACE"]
         column += [job.place if job.kind_of_place == "namespace" else "–" for job, _ in found]
         rows = [(name, *row) for name, row in zip(column, rows, strict=True)]
-    return columns([map(cell, row) for row in rows]) + "\n"
+    return columns([map(one_line, row) for row in rows]) + "\n"
 
 
 def _row(job: Job, status: Status) -> tuple[str, ...]:

@@ -8,8 +8,13 @@ import math
 from dataclasses import asdict
 
 from ciao_kernel.commands import Caller, completion
-from ciao_kernel.commands.exec import named_replica
-from ciao_kernel.commands.shared_arguments import add_job, add_output, only_running, where
+from ciao_kernel.commands.shared_arguments import (
+    add_job,
+    add_output,
+    named_replica,
+    only_running,
+    where,
+)
 from ciao_kernel.errors import UsageError
 from ciao_kernel.plugins import Step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.describe import reported
+from ciao_kernel.commands.job_json import reported
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.model import JobResult
 

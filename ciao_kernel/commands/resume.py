@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.shared_arguments import add_job
-from ciao_kernel.commands.suspend import changed
+from ciao_kernel.commands.shared_arguments import add_job, suspendable
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -17,5 +16,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Resume the job."""
-    job = await changed(args, caller, suspended=False)
+    backend, job = await suspendable(args, caller.session)
+    await backend.set_suspended(job, suspended=False)
     caller.write(f"{job.name} is resumed: `ciao attach {job.reference}` follows it.\n")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.commands import Caller, completion
-from ciao_kernel.commands.describe import reported
+from ciao_kernel.commands.job_json import reported
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.delivery.input import program as programs
 from ciao_kernel.delivery.input.program import Program

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import completion
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import BackendError, UsageError
 from ciao_kernel.magics.directives.cell_lines import LineCount
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Replica, State, Status
@@ -17,6 +17,7 @@ from ciao_kernel.model.queries import Where
 from ciao_kernel.visible_text import short
 
 if TYPE_CHECKING:
+    from ciao_kernel.plugins import Suspending
     from ciao_kernel.session.session import Session
 
 
@@ -101,6 +102,50 @@ def check_runs(job: Job, status: Status) -> None:
             f"{job.name} is over: {status.state}.",
             f"`%ciao logs {job.reference}` shows what its replicas have written.",
         )
+
+
+async def suspendable(args: argparse.Namespace, session: Session) -> tuple[Suspending, Job]:
+    """Return the job that the arguments name, and its backend, which can suspend it.
+
+    Raises:
+        UsageError: Jobs of its backend cannot be suspended.
+        BackendError: The job is over, or from the backend.
+    """
+    from ciao_kernel.plugins import Suspending
+
+    backend, job, status = await session.find(args.name, where(args))
+    if not isinstance(backend, Suspending):
+        raise UsageError(
+            f"{job.name} cannot be suspended: the backend {job.backend} keeps no place for it.",
+            f"`%ciao delete {job.reference}` ends it; run its cell again later.",
+        )
+    if status.state.over:
+        raise BackendError(f"{job.name} is over: {status.state}.", "Run its cell again.")
+    return backend, job
+
+
+def named_replica(job: Job, name: str, slash: str) -> Replica:
+    """Return the replica of NAME/REPLICA.
+
+    Args:
+        job: The job NAME.
+        name: The text behind the slash.
+        slash: The slash; "" if there is none, which is enough for a job of one replica.
+
+    Raises:
+        UsageError: The job has no such replica, or several.
+    """
+    if not slash and len(job.replicas) == 1:
+        return job.replicas[0]
+    found = next((one for one in job.replicas if str(one) == name), None)
+    if found is None:
+        known = ", ".join(f"{job.name}/{one}" for one in job.replicas[:20])
+        more = ", …" if len(job.replicas) > 20 else ""
+        what = (
+            f"{job.name} has no replica {name!r}" if slash else f"{job.name} has several replicas"
+        )
+        raise UsageError(f"{what}.", f"Name one: {known}{more}.")
+    return found
 
 
 def add_replica(verb: argparse.ArgumentParser) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.shared_arguments import add_job, where
-from ciao_kernel.errors import BackendError, UsageError
-from ciao_kernel.model import Job
-from ciao_kernel.plugins import Suspending
+from ciao_kernel.commands.shared_arguments import add_job, suspendable
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -23,24 +20,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Suspend the job."""
-    job = await changed(args, caller, suspended=True)
+    backend, job = await suspendable(args, caller.session)
+    await backend.set_suspended(job, suspended=True)
     caller.write(f"{job.name} is suspended: `ciao resume {job.reference}` starts it again.\n")
-
-
-async def changed(args: argparse.Namespace, caller: Caller, *, suspended: bool) -> Job:
-    """Suspend or resume the named job, and return it.
-
-    Raises:
-        UsageError: Jobs of its backend cannot be suspended.
-        BackendError: The job is over, or from the backend.
-    """
-    backend, job, status = await caller.session.find(args.name, where(args))
-    if not isinstance(backend, Suspending):
-        raise UsageError(
-            f"{job.name} cannot be suspended: the backend {job.backend} keeps no place for it.",
-            f"`%ciao delete {job.reference}` ends it; run its cell again later.",
-        )
-    if status.state.over:
-        raise BackendError(f"{job.name} is over: {status.state}.", "Run its cell again.")
-    await backend.set_suspended(job, suspended=suspended)
-    return job

@@ -13,7 +13,7 @@ from ciao_kernel.display.lines import Prefixer
 from ciao_kernel.display.table import Table
 from ciao_kernel.errors import DirectiveError, SpecError, describe
 from ciao_kernel.model import Job, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.visible_text import listed, short, visible, visible_lines
+from ciao_kernel.visible_text import listed, one_line, short, visible, visible_lines
 
 HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\x00\x07\r\x1b\x7f\x85\x9b\xad\u2028\u2029\U000e0041"
 """Directions, characters without width, controls, line ends, and tags."""
@@ -89,3 +89,8 @@ def test_a_line_of_a_log_cannot_look_like_one_of_another_replica() -> None:
         (line,) = text.splitlines()
         assert line.startswith("[worker-0] ")
     assert prefixer.prefix(Replica("w\u202e\r", 0)).isprintable()
+
+
+def test_a_value_is_one_line_in_which_nothing_controls_a_terminal() -> None:
+    assert one_line("no node\nhas \x1b[2Jroom\r") == "no node has \\x1b[2Jroom\\r"
+    assert one_line(3) == "3"
