@@ -89,6 +89,7 @@ async def _execute(args: argparse.Namespace) -> int:
     import asyncio
 
     from ciao_kernel import background, commands, config, log
+    from ciao_kernel.commands.verb_table import VERBS
     from ciao_kernel.display.terminal import TerminalDisplay, uses_color
     from ciao_kernel.errors import CiaoError, CommandFailed, SettingError
     from ciao_kernel.model import Owner
@@ -96,14 +97,15 @@ async def _execute(args: argparse.Namespace) -> int:
     from ciao_kernel.session.plugin_registry import Registry
     from ciao_kernel.session.session import Session
 
+    verb = VERBS[args.verb]
     try:
         settings = config.load()
     except SettingError as error:
         settings, _ = config.load_with_errors()
-        if args.verb not in commands.WITHOUT_SETTINGS:
+        if verb.needs_settings:
             return _fail(error, settings)
     log.write_to(settings.own_storage)
-    if args.verb != "log":  # its own record would be the last line that it shows
+    if verb.is_logged:
         version = sys.version.partition(" ")[0]
         _log.debug("ciao %s, Python %s: %s", __version__, version, args.verb)
     json = getattr(args, "output", "") == "json"
@@ -222,10 +224,11 @@ def _complete() -> None:
     import argcomplete
 
     from ciao_kernel import commands, log
+    from ciao_kernel.commands.verb_table import VERBS
 
     log.start()  # otherwise warnings would appear in the user's command line
     words = os.environ.get("COMP_LINE", "").split()
-    verb = next((word for word in words[1:] if word in commands.VERBS), None)
+    verb = next((word for word in words[1:] if word in VERBS), None)
     argcomplete.autocomplete(commands.parser(verb=verb), always_complete_options=False)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ciao_kernel import commands
 from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, TRAINER
+from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.magics.help import directive_help
 from ciao_kernel.magics.table import Table
@@ -31,7 +32,8 @@ MARKS = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 def verbs(_: Table) -> str:
     """Return a section for each verb, with a table of its arguments."""
     parts = []
-    for name, text in commands.VERBS.items():
+    for name, known in VERBS.items():
+        text = known.help
         top = commands.parser(verb=name)
         [choice] = [one for one in top._actions if isinstance(one, argparse._SubParsersAction)]
         verb = choice.choices[name]

@@ -1,7 +1,7 @@
 """The verbs: shared code of ``ciao VERB …`` in a terminal and ``%ciao VERB …`` in a notebook.
 
 Each verb is a module of the same name with ``arguments(parser)`` and ``run(args, caller)``; a new
-verb needs one file and one line in :data:`VERBS`.
+verb needs one file and one row in :data:`.verb_table.VERBS`.
 """
 
 from __future__ import annotations
@@ -14,43 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from ciao_kernel.model import JobResult
     from ciao_kernel.plugins import Console, Display, Elsewhere
     from ciao_kernel.session.session import Session
-
-# The texts are here and not in the modules, so that `ciao --help` and Tab answer quickly.
-VERBS = {
-    "run": "run a Python file as a job; its header consists of comments such as #%worker=2",
-    "jobs": "list all jobs, oldest first",
-    "describe": "show all details of a job",
-    "logs": "show the output of a job's replicas; -f follows it to the end of the job",
-    "attach": "follow a job from its first line to its end; an interrupt leaves it running",
-    "rerun": "start a job again from the same source and header, under the next name",
-    "stacks": "show where the processes of a running job stand, if it hangs or is slow",
-    "debug": "open a prompt of pdb in a replica: debug NAME/worker-1; a running one stops",
-    "top": "show the memory, processors and GPUs that the replicas of a running job use now",
-    "tensorboard": "show event files of jobs in TensorBoard, while they run and afterwards",
-    "profile": "show where a running job spends its time, and which replica is the slow one",
-    "delete": "stop jobs, and remove their folders with all files in them",
-    "suspend": "take the pods of a job away for a while; it keeps its name and its source",
-    "resume": "start a suspended job again",
-    "warm": "list the replicas that this kernel keeps for the next run (%warm)",
-    "exec": "run a command in a replica: exec NAME/worker-0 -- nvidia-smi",
-    "fetch": "fetch files of a job's replicas now: fetch NAME model/ log.csv",
-    "cp": "copy files from a replica, or to it: cp NAME/worker-0:log.csv here.csv",
-    "config": "show all settings, or change some: ciao config key=value",
-    "doctor": "check Python, packages, kernelspec, settings and access to a cluster",
-    "log": "show the last lines of ciao's own log",
-    "magics": "list the directives, or explain one",
-    "install": "register the kernel with Jupyter (pip install does it for its own environment)",
-    "uninstall": "remove the kernel from Jupyter",
-}
-
-WITHOUT_SETTINGS = frozenset({"config", "doctor", "log", "magics", "install", "uninstall"})
-"""Verbs that work even if a settings file is invalid, and help to repair it."""
 
 _WIDTH = 80
 _VERBOSE = ("-v", "-vv", "-vvv", "--verbose")
@@ -187,8 +157,8 @@ def parser(
         )
     top.add_argument("--version", action="version", version=f"ciao {__version__}")
     verbs: Any = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=kind)
-    for name, text in VERBS.items():
-        one = verbs.add_parser(name, help=text.replace("%", "%%"), description=text)
+    for name, known in VERBS.items():
+        one = verbs.add_parser(name, help=known.help.replace("%", "%%"), description=known.help)
         if name == verb:
             module = importlib.import_module(f"ciao_kernel.commands.{name}")
             module.arguments(one)
@@ -221,7 +191,7 @@ def parse(
             f"{hint}`{prog} --help` lists all verbs.",
         )
     behind: list[str] = []
-    if first in ("run", "exec") and "--" in words:
+    if first in VERBS and VERBS[first].takes_command and "--" in words:
         # Not left to argparse, which removes each further "--" from the program's arguments.
         place = words.index("--")
         words, behind = words[:place], words[place + 1 :]
@@ -263,7 +233,7 @@ def help_text() -> str:
             "A command about jobs: %ciao VERB. A job is a cell with directives such as",
             "%framework=tensorflow at its top (in other kernels below %%ciao).",
             "",
-            *(f"  %ciao {name:<{width}}  {text}" for name, text in VERBS.items()),
+            *(f"  %ciao {name:<{width}}  {verb.help}" for name, verb in VERBS.items()),
             "",
             "Examples:",
             "  %ciao jobs --running",

@@ -6,6 +6,7 @@ A cell therefore means the same in the ciao kernel and in any other IPython afte
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -81,12 +82,13 @@ def session(words: list[str] | None = None) -> Session:
         SettingError: A setting is invalid. The next call reads the settings again.
     """
     from ciao_kernel import config
-    from ciao_kernel.commands import WITHOUT_SETTINGS
+    from ciao_kernel.commands.verb_table import VERBS
 
     try:
         return _session()
     except SettingError:
-        if not words or words[0] not in WITHOUT_SETTINGS:
+        verb = VERBS.get(words[0]) if words else None
+        if verb is None or verb.needs_settings:
             raise
         return _new_session(config.load_with_errors()[0])
 
@@ -230,7 +232,28 @@ async def run_command(
     """
     from ciao_kernel.commands import Caller, execute
 
-    async with _left_running().reported(session, display, words):
+    async with reported_beside(words, _left_running(), session, display):
         return await execute(
             words, Caller(session, display, write, working_folder(), console=console)
         )
+
+
+def reported_beside(
+    words: list[str], left: LeftRunning, session: Session, display: Display
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """Report jobs of earlier kernels beside a command that asks backends.
+
+    Args:
+        words: The command. One that lists all jobs leaves nothing to report.
+        left: Reports jobs that are left running.
+        session: Session of the cell.
+        display: Receives the report.
+    """
+    from ciao_kernel.commands.verb_table import VERBS
+
+    verb = VERBS.get(words[0]) if words else None
+    if verb and verb.lists_all_jobs:
+        left.are_listed()
+    if verb and verb.reports_left_running:
+        return left.reported(session, display, words)
+    return contextlib.nullcontext()

@@ -43,7 +43,7 @@ def complete(code: str, cursor: int, variables: Mapping[str, Any]) -> Completion
     with log.ignored(_log, _HELP_ACTION):  # then IPython answers the key
         word = _VERB.match(code, _line_start(code, cursor))
         if word and word.start(1) <= cursor <= word.end(1):
-            from ciao_kernel.commands import VERBS
+            from ciao_kernel.commands.verb_table import VERBS
 
             verbs = tuple(verb for verb in VERBS if verb.startswith(code[word.start(1) : cursor]))
             return completion.Completion(verbs, word.start(1), word.end(1))

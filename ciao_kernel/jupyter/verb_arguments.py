@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.commands import VERBS, parser
+from ciao_kernel.commands import parser
 from ciao_kernel.commands.completion import JobSearch
+from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.magics.help.completion import Completion
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _FRESH = 3.0
 """Seconds in which an answer is not asked for again: Tab is pressed several times for one name."""
 _HANGS = 30.0
 """Seconds after which a search is given up: jobs that began since then would never be offered."""
-_ELSEWHERE = ("run",)
-"""Verbs whose arguments IPython completes: files."""
 
 
 class VerbArguments:
@@ -64,7 +63,7 @@ class VerbArguments:
             cursor: Offset of the cursor.
         """
         line = _LINE.match(code, start, cursor)
-        if line is None or line[1] not in VERBS or line[1] in _ELSEWHERE:
+        if line is None or line[1] not in VERBS or VERBS[line[1]].completes_files:
             return None
         *before, typed = re.split(r"[ \t]+", code[line.end() : cursor])
         end = re.compile(r"\S*").match(code, cursor)

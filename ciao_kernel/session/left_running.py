@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice
@@ -22,8 +22,6 @@ _TRIES = 3
 _NAMED = 5
 _SKEW = 5.0
 """Seconds by which a cluster's clock may differ from this machine's clock."""
-_VERBS = frozenset({"run", "describe", "logs", "attach", "delete", "exec"})
-"""Commands that query backends; `jobs` does too, but lists all jobs itself."""
 
 
 class LeftRunning:
@@ -40,23 +38,25 @@ class LeftRunning:
         self._began = clock()
         self._tries = 0
 
+    def are_listed(self) -> None:
+        """Report nothing any more: a command lists all jobs."""
+        self._tries = _TRIES
+
     @contextlib.asynccontextmanager
     async def reported(
-        self, session: Session, display: Display, words: Sequence[str] | None = None
+        self, session: Session, display: Display, named: Collection[str] = ()
     ) -> AsyncIterator[None]:
         """Query the backends in parallel with the body, which is never delayed.
 
         Args:
             session: Session of the cell.
             display: Receives the notice, before the job's own output or not at all.
-            words: Words of a command; None for a job cell. Jobs named by the command are left out.
+            named: Names of jobs that are left out, such as the words of a command.
         """
-        if words is not None and words[:1] == ["jobs"]:
-            self._tries = _TRIES
-        if self._tries >= _TRIES or (words is not None and not _VERBS.intersection(words[:1])):
+        if self._tries >= _TRIES:
             yield
             return
-        telling = self._tell(session, display, words or (), self._clock())
+        telling = self._tell(session, display, named, self._clock())
         asking = asyncio.get_running_loop().create_task(telling)
         try:
             yield
@@ -65,7 +65,7 @@ class LeftRunning:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _tell(
-        self, session: Session, display: Display, words: Sequence[str], began: float
+        self, session: Session, display: Display, named: Collection[str], began: float
     ) -> None:
         last = session.last
         faults: list[BackendError] = []
@@ -83,7 +83,7 @@ class LeftRunning:
             return  # The next cell can tell.
         left = [job for job in running if self._is_earlier(job, session)]
         self._tries = self._tries + 1 if faults and not left else _TRIES
-        if left := [job for job in left if job.name not in words]:
+        if left := [job for job in left if job.name not in named]:
             display.show(Notice(_sentence(left, self._clock())))
 
     def _may_be_of_cell(self, job: Job, session: Session, began: float) -> bool:

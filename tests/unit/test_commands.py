@@ -30,6 +30,7 @@ from ciao_kernel.commands import (
     shared_arguments,
 )
 from ciao_kernel.commands.shared_arguments import line_count
+from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
 from ciao_kernel.display.terminal import TerminalDisplay
@@ -73,7 +74,7 @@ def parse(*words: str) -> Any:
 # ------------------------------------------------------------------------------- words
 
 
-@pytest.mark.parametrize("verb", commands.VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_a_module_with_help(verb: str) -> None:
     assert parse(verb, "--help") == parse("help", verb)
     assert parse(verb, "--help").startswith(f"usage: ciao {verb} ")
@@ -81,8 +82,8 @@ def test_every_verb_is_a_module_with_help(verb: str) -> None:
 
 def test_help_speaks_as_the_caller_types_it() -> None:
     lines = commands.help_text().splitlines()
-    for verb, text in commands.VERBS.items():
-        assert [line for line in lines if line.split()[1:2] == [verb] and text in line]
+    for name, verb in VERBS.items():
+        assert [line for line in lines if line.split()[1:2] == [name] and verb.help in line]
     assert "bashrc" not in commands.help_text()
     assert "bashrc" in parse("--help")
 

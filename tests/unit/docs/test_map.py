@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.commands import VERBS
+from ciao_kernel.commands.verb_table import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = ROOT / "ciao_kernel"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ciao_kernel.jupyter import cells, typing_help
+from ciao_kernel.model import Job, State, Status
+from ciao_kernel.session.left_running import LeftRunning
 from tests.helpers.growth import is_linear
 
 
@@ -82,3 +86,44 @@ def test_the_work_grows_as_the_cell_does(start: str, blank: str, size: int) -> N
 
 def test_the_work_for_a_question_grows_as_the_cell_does() -> None:
     assert is_linear(lambda size: cells.command("%" + "w" * size + "?" + " " * size + "x"), 32_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "later"),
+    [
+        ([], 1),
+        (["config"], 1),
+        (["no-such-verb"], 1),
+        (["jobs"], 0),  # they are in the list
+        (["describe", "other"], 0),  # they were told of beside the command
+    ],
+)
+def test_jobs_of_earlier_kernels_are_reported_beside_commands_that_ask_backends(
+    words: list[str], later: int
+) -> None:
+    class Known:
+        last = None
+        started: frozenset[str] = frozenset()
+
+        async def jobs(self, _: object) -> list[tuple[Job, Status]]:
+            job = Job("mine", "kubernetes", "tensorflow", (), 0.0, owner="ada@laptop kernel x")
+            return [(job, Status(State.RUNNING, ()))]
+
+        def owns(self, _: Job) -> bool:
+            return True
+
+    class Shown(list[Any]):
+        show = list.append
+
+    left, session = LeftRunning("ada@laptop kernel 17"), Known()
+    beside, afterwards = Shown(), Shown()
+
+    async def main() -> None:
+        async with cells.reported_beside(words, left, session, beside):  # type: ignore[arg-type]
+            await asyncio.sleep(0.01)
+        async with left.reported(session, afterwards):  # type: ignore[arg-type]
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert len(beside) == (words[:1] == ["describe"])
+    assert len(afterwards) == later

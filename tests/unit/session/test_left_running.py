@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -52,12 +53,12 @@ class Shown(list[str]):
 
 
 def reported(
-    earlier: LeftRunning, session: Known, words: list[str] | None = None, lasts: float = 0.05
+    earlier: LeftRunning, session: Known, named: Sequence[str] = (), lasts: float = 0.05
 ) -> list[str]:
     shown = Shown()
 
     async def main() -> None:
-        async with earlier.reported(session, shown, words):  # type: ignore[arg-type]
+        async with earlier.reported(session, shown, named):  # type: ignore[arg-type]
             await asyncio.sleep(lasts)
 
     asyncio.run(main())
@@ -130,12 +131,11 @@ def test_a_number_that_is_another_process_by_now_is_no_kernel_that_lives() -> No
         thread.join()
 
 
-@pytest.mark.parametrize("words", [["config"], ["magics"], ["jobs"]])
-def test_commands_that_ask_nobody_or_list_all_are_left_alone(words: list[str]) -> None:
+def test_a_command_that_lists_all_jobs_leaves_nothing_to_say() -> None:
     earlier, session = LeftRunning(OWN), Known(job("mine", "ada@laptop"))
-    assert reported(earlier, session, words) == []
+    earlier.are_listed()
+    assert reported(earlier, session) == []
     assert session.asked == 0
-    assert bool(reported(earlier, session)) == (words != ["jobs"])
 
 
 def test_a_job_that_the_command_names_is_no_news() -> None:
