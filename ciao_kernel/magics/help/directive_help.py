@@ -10,6 +10,11 @@ from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.magics.value_types import Flag
 
+MOST_USED = (
+    "framework", "worker", "ps", "gpu", "memory", "files", "args", "packages", "image", "output",
+    "detach", "plot", "warm", "dryrun",
+)  # fmt: skip
+"""Names of the directives that the README shows, in this order; docs/magics.md has all."""
 _WIDTH = 96
 _TITLES = {
     Scope.ROLE: "Framework and replicas",
@@ -105,11 +110,10 @@ def overview(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Return all directives as one short Markdown table, for the README."""
-    rows = [("Example", "Meaning")]
-    for _, entries in _groups(table):
-        rows += [(f"`{entry.example}`", entry.help) for entry in entries]
-    return _table(rows)
+    """Return the most used directives as one short Markdown table, for the README."""
+    entries = [entry for entry in table.entries if entry.name in MOST_USED]
+    entries.sort(key=lambda entry: MOST_USED.index(entry.name))
+    return _table([("Example", "Meaning"), *((f"`{one.example}`", one.help) for one in entries)])
 
 
 def reference(table: Table) -> str:

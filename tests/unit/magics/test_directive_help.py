@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -12,8 +13,9 @@ import pytest
 from ciao_kernel.jupyter import typing_help
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.help.completeness import answer
-from ciao_kernel.magics.help.directive_help import explain, markdown, overview, reference
+from ciao_kernel.magics.help.directive_help import MOST_USED, explain, markdown, overview, reference
 from ciao_kernel.magics.scanned_cell import scan
+from ciao_kernel.magics.table import Table
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -118,12 +120,17 @@ def test_overview_is_in_groups_with_defaults_and_wraps_under_its_texts() -> None
     assert any(line.endswith("  Number of workers.") for line in lines)
 
 
-@pytest.mark.parametrize("write", [markdown, reference])
-def test_tables_have_a_row_for_each(write: object) -> None:
-    text = write(TABLE)  # type: ignore[operator]
-    assert all(f"`{entry.example}`" in text for entry in TABLE.entries)
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len({row.count(" |") for row in rows if "---" not in row}) == 1
+@pytest.mark.parametrize(
+    ("write", "names"), [(markdown, MOST_USED), (reference, [one.name for one in TABLE.entries])]
+)
+def test_tables_have_a_row_for_each(write: Callable[[Table], str], names: Sequence[str]) -> None:
+    text = write(TABLE)
+    entries = [entry for name in names if (entry := TABLE.find(name))]
+    assert len(entries) == len(names)
+    assert all(f"`{entry.example}`" in text for entry in entries)
+    rows = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
+    assert len({row.count(" |") for row in rows}) == 1
+    assert len([row for row in rows if row.startswith("| `")]) == len(entries)
 
 
 # ------------------------------------------------------------------------------------- docs
