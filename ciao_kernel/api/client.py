@@ -113,7 +113,7 @@ class NoDisplay:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the process around plain code gives to its client."""
+    """Settings and display of errors that the process around plain code gives to its client."""
 
     settings: Callable[[], Settings]
     """Returns the current settings; called before each use."""

@@ -101,7 +101,7 @@ class JobHandle:
 
     @property
     def place(self) -> str:
-        """Where it runs: the folder of its files, or a namespace."""
+        """The place where it runs: the folder of its files, or a namespace."""
         return self._job.place
 
     @property
@@ -158,7 +158,7 @@ class JobHandle:
 
     @property
     def progress(self) -> Done | None:
-        """How far its training is, by the newest lines of its logs: share, time left, step, epoch.
+        """Progress of its training, by the newest lines of its logs: share, time left, step, epoch.
 
         None if the lines do not tell: neither a bar nor ``Epoch 2/5`` nor ``step 20/100``; nor the
         status of a TrainJob, to which a program can report by itself.

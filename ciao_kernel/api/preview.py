@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JobPreview:
-    """What a cell with ``%dryrun`` would have submitted. There is no job."""
+    """The submission that a cell with ``%dryrun`` has shown. There is no job."""
 
     header: str
     """The directives of the cell, one per line."""

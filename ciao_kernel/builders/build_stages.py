@@ -1,4 +1,4 @@
-"""How far a build is: its executor names each instruction of the Dockerfile before it runs it."""
+"""Progress of a build: its executor names each instruction of the Dockerfile before it runs it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Caller:
 
     @property
     def prompts(self) -> Console | Elsewhere | None:
-        """Where breakpoint() of a new job opens its prompt; None if nobody can answer."""
+        """The place where breakpoint() of a new job opens its prompt; None if nobody can answer."""
         if self.ask is None:
             return self.console
         from ciao_kernel.plugins import Elsewhere

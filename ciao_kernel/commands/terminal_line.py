@@ -1,4 +1,4 @@
-"""What a person types at the terminal."""
+"""Reads a line that a person types at the terminal."""
 
 from __future__ import annotations
 

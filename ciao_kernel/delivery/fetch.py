@@ -31,7 +31,7 @@ after which it keeps them no longer: whoever asked may be frozen, with the conne
 _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 _WORDS = 2000
 _SAID = 3
-"""So many cut connections are told."""
+"""Maximum number of cut connections that are reported."""
 
 
 class Fetch:
@@ -93,7 +93,7 @@ class Fetch:
 
     @property
     def listing(self) -> Listing:
-        """What the replica has."""
+        """The files that the replica has, and those that it could not send."""
         return self._files.listing
 
     @property

@@ -50,7 +50,7 @@ class Receiver(Protocol):
 
 @dataclass
 class Listing:
-    """What a replica has."""
+    """The files that a replica has, and those that it could not send."""
 
     files: int = 0
     size: int = 0

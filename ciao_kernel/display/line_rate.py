@@ -1,4 +1,4 @@
-"""How many lines a replica writes per second, over the last few seconds."""
+"""Rate of a replica's lines: their number per second, over the last few seconds."""
 
 from __future__ import annotations
 

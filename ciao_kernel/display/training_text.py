@@ -1,4 +1,4 @@
-"""How far a training is, as a text with a bar of characters."""
+"""Progress of a training, as a text with a bar of characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several frameworks share: equal workers, one master, plain Python, parts of manifests.
+"""Code that several frameworks share: equal workers, one master, plain Python, manifests.
 
 A framework takes a function as its method: ``command = staticmethod(python_command)``.
 """

@@ -1,4 +1,4 @@
-"""How a page of the notebook's server reaches a port of this kernel's machine.
+"""Finds the address by which a page of the notebook's server reaches a port of this machine.
 
 jupyter-server-proxy serves ``{base_url}proxy/PORT/``. The server does not tell its kernels whether
 it has that extension, and it may run in another environment. But extensions are enabled by files

@@ -1,4 +1,4 @@
-"""Whether a cluster is configured: asked by each command, also where there is none."""
+"""Finds out whether a cluster is configured; each command asks, also where there is none."""
 
 from __future__ import annotations
 

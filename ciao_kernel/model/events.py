@@ -34,7 +34,7 @@ class Notice:
 
 
 class Unit(StrEnum):
-    """What a step counts."""
+    """Unit of the amounts of a step."""
 
     BYTES = "bytes"
     PACKAGES = "packages"
@@ -43,7 +43,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long step is, as far as it is known.
+    """Progress of a long step, as far as it is known.
 
     :class:`ciao_kernel.plugins.Step` makes these events, a few per second, and none for a step of
     less than a second.

@@ -46,7 +46,7 @@ class Job:
     uid: str = ""
     """Distinguishes the job from a later job with the same name."""
     first_uid: str = ""
-    """The same of its first try; "" if this is the first."""
+    """The :attr:`uid` of its first try; "" if this is the first."""
     run: str = ""
     """Unique identifier of the submission, for pods that do not name the job's uid."""
     folder: str = ""

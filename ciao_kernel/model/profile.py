@@ -1,4 +1,4 @@
-"""Where a job spent its time: a tree of calls, as displays draw it."""
+"""Profile of a job: the time that it spent, as a tree of calls that displays draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a training is, as its lines tell it, or itself by the API of its job."""
+"""Progress of a training, by its lines, or by its own report to the API of its job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How far a training is."""
+    """Progress of a training."""
 
     share: float
     """Part of the work, from 0 to 1."""

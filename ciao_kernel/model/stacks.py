@@ -1,4 +1,4 @@
-"""Where the processes of a job stand at one moment."""
+"""Stacks of the processes of a job at one moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ciao_kernel.model.replica import Replica
 
 
 class Answer(enum.StrEnum):
-    """How a process answered."""
+    """Kind of answer that a process gave."""
 
     PYTHON = "python"
     """From Python's code, with all its threads."""
@@ -73,7 +73,7 @@ class ReplicaStacks:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSamples:
-    """Where the main thread of one process stood, over some seconds."""
+    """Stacks of the main thread of one process, over some seconds."""
 
     process: ProcessStacks
     """The process, with its most frequent stack."""

@@ -1,4 +1,4 @@
-"""What the replicas of a job use at one moment."""
+"""Memory, processors and GPUs that the replicas of a job use at one moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GpuUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of one replica use; None: not known. Memory is in bytes."""
+    """Memory, processors and GPUs of one replica; None: not known. Memory is in bytes."""
 
     replica: Replica
     cpu: float | None = None
@@ -42,7 +42,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What some replicas use, in the order in which they were asked for."""
+    """Usage of some replicas, in the order in which they were asked for."""
 
     replicas: tuple[Usage, ...]
     remark: str = ""

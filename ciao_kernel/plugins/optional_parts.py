@@ -1,4 +1,4 @@
-"""What only some backends can do: a protocol for each, which the session asks for.
+"""Optional parts of backends: a protocol for each, which the session asks for.
 
 A backend has such a part if it has the methods. The session looks by :func:`isinstance`, and says
 in the cell what is not possible without.
@@ -78,7 +78,7 @@ class Feeding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """How the files of one run leave warm replicas, which live on after it."""
+    """The way by which files of one run leave warm replicas, which live on after it."""
 
     way: OutputWay
     limit: int

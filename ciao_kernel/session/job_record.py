@@ -1,4 +1,4 @@
-"""What a job was made of: a record in its folder on this machine, for `ciao rerun`.
+"""Record of a job's source and header, in its folder on this machine, for `ciao rerun`.
 
 The record has the bytes of the source, as the replicas received them, and the header with all
 values. So it is for this user alone, and is removed with the job's folder.
@@ -38,7 +38,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one job was made of."""
+    """Source and header of one job."""
 
     header: str
     """The directives with all their values: variables may be secrets."""

@@ -18,7 +18,7 @@ from ciao_kernel.session import planning
 from ciao_kernel.visible_text import listed
 
 _LISTED = 8
-"""So many volumes are named in a notice at most."""
+"""Maximum number of volumes that a notice names."""
 
 
 def with_volumes(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _CHECKPOINT = "checkpoint"
 """The folder of ``%checkpoint`` (``delivery.checkpoints.WHERE``, which is imported late)."""
 _LISTED = 8
-"""So many paths are named in a notice at most."""
+"""Maximum number of paths that a notice names."""
 
 
 def parse_cell(

@@ -1,4 +1,4 @@
-"""What a cell says about the files and values that its job has given back (``%output``)."""
+"""Sentences of a cell about the files and values that its job has given back (``%output``)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WAYS = {
     OutputWay.CLAIM: "the claim",
 }
 _NAMED = 3
-"""So many replicas of a file are named at most."""
+"""Maximum number of replicas that are named for a file."""
 _LISTED = 8
-"""So many files are named at most."""
+"""Maximum number of files that are named."""
 _MANY = 40
 """More variables than these may be too many for a termination message."""
 

@@ -86,7 +86,7 @@ class Session:
 
     @functools.cached_property
     def board(self) -> Board:
-        """What shows jobs in TensorBoard."""
+        """The TensorBoard that shows jobs."""
         from ciao_kernel.session.tensorboard.board import Board
 
         return Board(lambda: self.settings, self._reach)

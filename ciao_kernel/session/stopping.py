@@ -74,7 +74,7 @@ class Stopper:
 
     @property
     def outlasts_cells(self) -> bool:
-        """Whether lines can be shown in a cell after its end; in a terminal nothing is after it."""
+        """True if lines can be shown in a cell after its end; in a terminal nothing is after it."""
         return not isinstance(self._lifetime, NoShutdown)
 
     async def stop(

@@ -1,4 +1,4 @@
-"""What a process arranges with Linux about parents and children (prctl(2)).
+"""Arrangements of a process with Linux about parents and children (prctl(2)).
 
 Used by the supervisor and its guard, whose interpreter finds no site packages: standard library
 only. ctypes is imported late, because it takes a few milliseconds and some Pythons lack it; without

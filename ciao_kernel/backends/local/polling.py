@@ -1,4 +1,4 @@
-"""How long a follower waits between two looks at the logs of a local job."""
+"""Pauses of a follower between two looks at the logs of a local job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the replicas of a local job are started: the command and the environment of each."""
+"""Command and environment of each replica of a local job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ciao_kernel.plugins import AnyLanguage, Plan, replica_command
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """How one replica is started."""
+    """Command and environment of one replica."""
 
     replica: Replica
     command: tuple[str, ...]

@@ -120,12 +120,12 @@ class Wire:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time of the prompt is over."""
+        """True if the time of the prompt is over."""
         return self.until is not None and time.monotonic() >= self.until
 
     @property
     def is_open(self) -> bool:
-        """Whether a front end is there."""
+        """True if a front end is connected."""
         return self._socket is not None
 
     def open(self, place: str) -> None:

@@ -1,4 +1,4 @@
-"""What Linux tells about the processes of a job: proc(5).
+"""Reads what Linux tells about the processes of a job: proc(5).
 
 A part of programs that run in pods (:mod:`.program_texts`).
 """

@@ -1,4 +1,4 @@
-"""What a replica is asked for; the other side is :mod:`ciao_kernel.delivery.transfers`."""
+"""Answers requests for files of a replica; :mod:`ciao_kernel.delivery.transfers` sends them."""
 
 from __future__ import annotations
 

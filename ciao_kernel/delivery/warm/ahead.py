@@ -34,7 +34,7 @@ _Change = tuple[str | None, str | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What has to be in the environment before the imports of a program."""
+    """Variables that have to be in the environment before the imports of a program."""
 
     variables: dict[str, str] = field(default_factory=dict)
     defaults: dict[str, str] = field(default_factory=dict)

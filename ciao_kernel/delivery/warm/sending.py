@@ -1,4 +1,4 @@
-"""What is sent to the agents of warm replicas: the agent itself, and the program of each run."""
+"""Packs what the agents of warm replicas get: the agent itself, and the program of each run."""
 
 from __future__ import annotations
 

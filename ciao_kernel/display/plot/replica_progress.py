@@ -1,4 +1,4 @@
-"""How far one replica is, by its lines: a bar of steps, epochs, or both.
+"""Progress of one replica, by its lines: a bar of steps, epochs, or both.
 
 training_progress.py chooses the lines of a job that are read.
 """

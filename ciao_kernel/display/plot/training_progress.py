@@ -1,4 +1,4 @@
-"""How far a training is, and how long it still takes, from the lines of its replicas alone.
+"""Progress of a training, and the time left, from the lines of its replicas alone.
 
 Of the work only a share is known: steps of an epoch, epochs of the training. The time left is the
 time of the work so far, in proportion. So it is right when later work is like earlier work, which a

@@ -1,4 +1,4 @@
-"""What is known of a failed job: everything that its error and its hint are made from."""
+"""Evidence of a failed job: everything that its error and its hint are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shows jobs in TensorBoard: one for each kernel, or for a command of a terminal.
+"""The TensorBoard that shows jobs: one for each kernel, or for a command of a terminal.
 
 TensorBoard shows a folder with one link for each job. A job of this machine writes its event files
 into its own folder, so the link leads there. Those of a cluster are copied as they grow
@@ -39,7 +39,7 @@ PORT = "%PORT%"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a browser reaches a port of this machine."""
+    """The way by which a browser reaches a port of this machine."""
 
     page: str = ""
     """Address for a page of the notebook's server, with :data:`PORT`; "" if none is known."""

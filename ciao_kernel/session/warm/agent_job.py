@@ -22,7 +22,7 @@ class Leases:
 
     idle: float
     run: float
-    """The same while a run is in them."""
+    """Those seconds while a run is in the replicas."""
 
 
 def plan(

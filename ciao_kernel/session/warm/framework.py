@@ -54,7 +54,7 @@ class WarmFramework:
 
 
 class WarmOperatorFramework(WarmFramework):
-    """The same, for a framework that has a kind of the training operator."""
+    """A warm framework whose programs have a kind of the training operator."""
 
     def __init__(self, inner: Framework) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""What two cells must have in common to run in the same replicas."""
+"""Key of warm replicas: what two cells must have in common to run in the same ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES = ("build.requirements", "build.conda_env", "build.dockerfile", "cluster.
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What cannot be changed in running replicas."""
+    """Properties of replicas that cannot be changed while they run."""
 
     spec: JobSpec
     settings: Settings

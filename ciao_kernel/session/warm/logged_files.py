@@ -85,7 +85,7 @@ class LoggedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What came of the files of a run from a log."""
+    """Result of reading the files of a run from a log."""
 
     said: list[Event]
     """What is to be said, as the reason why nothing was sent."""

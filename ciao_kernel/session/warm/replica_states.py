@@ -1,4 +1,4 @@
-"""What the agents of warm replicas have told: who is ready, and who is inside a run."""
+"""States of warm replicas, as their agents tell them: who is ready, and who is in a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReplicaStates:
 
     @property
     def all_ready(self) -> bool:
-        """Whether a run can be sent."""
+        """True if all replicas are ready, so that a run can be sent."""
         return len(self.ready) == len(self._readers)
 
     @property

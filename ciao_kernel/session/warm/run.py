@@ -109,7 +109,7 @@ class Run:
 
     @property
     def is_behind(self) -> bool:
-        """Whether many events wait for the cell that follows the run."""
+        """True if many events wait for the cell that follows the run."""
         return self._followed and self._events.qsize() > _MOST_EVENTS
 
     def show(self, event: Event) -> None:
@@ -199,7 +199,7 @@ class Run:
 
     @property
     def brings(self) -> bool:
-        """Whether files of the run come back: as of any job, not if it was stopped."""
+        """True if files of the run come back: as of any job, not if it was stopped."""
         return self.files is not None and not self.dropped
 
     async def bring(self) -> None:
@@ -215,12 +215,12 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all replicas have ended the program and written its files."""
+        """True if all replicas have ended the program and written its files."""
         return self.programs_over and not self._giving
 
     @property
     def programs_over(self) -> bool:
-        """Whether the program has ended in all replicas, and what the run is does not change."""
+        """True if the program has ended in all replicas, so that the state of the run is final."""
         return not self.not_ended and (not self._cut or self._status.state.over)
 
     def decide(

@@ -11,7 +11,7 @@ from ciao_kernel.backends.kubernetes.apis.trainer import TRAINER
 from ciao_kernel.model import Job, Manifest
 
 ALL = (OPERATOR_V1, TRAINER, JOB)
-"""Those of which a cluster may serve several; :data:`MPI_OPERATOR` is instead of the first."""
+"""The APIs that a cluster can serve together; :data:`MPI_OPERATOR` takes the place of the first."""
 
 __all__ = ["ALL", "JOB", "MPI_OPERATOR", "OPERATOR_V1", "TRAINER", "Api", "of_item", "of_job"]
 __all__ += ["is_suspended", "of_pod", "of_resource", "resource_of"]

@@ -1,4 +1,4 @@
-"""What ciao has to know of one kind of object that runs jobs on a cluster."""
+"""Record of one job API: how its objects are found, read and judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciao_kernel.model import Manifest, Replica
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API that runs jobs: how its objects are found, read and understood.
+    """One API that runs jobs on a cluster.
 
     All functions are pure. Objects may come from anybody and from any version of the server, so a
     field that is missing or has another type counts as unset.

@@ -47,7 +47,7 @@ _STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """What the pods of a job get."""
+    """The claim to which the pods of a job copy their files, and the folder on it."""
 
     claim: str
     path: str
@@ -55,7 +55,7 @@ class Copying:
 
     @property
     def folder(self) -> str:
-        """The same, as a container sees it."""
+        """The path of that folder in a container."""
         return posixpath.join(_CLAIM, self.path)
 
     @property

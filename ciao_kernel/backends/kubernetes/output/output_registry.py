@@ -40,7 +40,7 @@ _LARGEST_AUTHORITY = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the artifacts of a job go."""
+    """The repository that receives the artifacts of a job."""
 
     repository: Reference
     secret: str
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What the pods of a job get."""
+    """The program by which pods of a job push files, its arguments, and the name of its Secret."""
 
     told: str
     program: str

@@ -43,7 +43,7 @@ _ABOUT = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What the pods of a job get."""
+    """The addresses in a bucket to which the pods of a job write their files."""
 
     token: str
     addresses: str = field(repr=False)

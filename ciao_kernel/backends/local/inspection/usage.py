@@ -1,4 +1,4 @@
-"""What the processes of a local job use, from /proc."""
+"""Memory and processors that the processes of a local job use, from /proc."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARED = "Memory that several processes share counts in each of them."
 
 @dataclass(slots=True)
 class Reading:
-    """What the living processes of a replica use."""
+    """Memory and processor time of the living processes of a replica."""
 
     memory: int = 0
     peak: int = 0

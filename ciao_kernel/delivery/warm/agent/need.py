@@ -1,4 +1,4 @@
-"""Whether somebody may still need the replica: its timers."""
+"""Timers that tell whether somebody may still need the replica."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ class Run:
 
     @property
     def gives(self) -> bool:
-        """Whether its files are given: as of any job, not if it was stopped."""
+        """True if its files are given: as of any job, not if it was stopped."""
         return bool(self.ask.get("files")) and self.why in ("", "deadline") and "folder" in self.ask
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether a process of it was killed for the memory limit of the container."""
+        """True if a process of it was killed for the memory limit of the container."""
         return -signal.SIGKILL in self.codes.values() and memory_kills() > self._memory_kills

@@ -20,7 +20,7 @@ ZYGOTE = "ciao_warm_zygote.py"
 
 
 class ZygoteEvents(Protocol):
-    """What the zygotes tell about themselves and their forks."""
+    """Receiver of what the zygotes tell about themselves and their forks."""
 
     def note_fork(self, pid: int, rank: int) -> None:
         """Note a process of the run."""

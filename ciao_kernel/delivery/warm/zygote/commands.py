@@ -1,4 +1,4 @@
-"""What a process is to be, by the words of its command line."""
+"""Interprets the command line of a process, whose words tell what it is to be."""
 
 from __future__ import annotations
 
