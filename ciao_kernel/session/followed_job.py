@@ -53,7 +53,7 @@ class FollowedJob:
     async def run_to_end(
         self,
         *,
-        first: asyncio.Task[None],
+        record_task: asyncio.Task[None],
         delete: bool,
         reason: str,
         shutdown_wait: Callable[[], float | None],
@@ -61,7 +61,7 @@ class FollowedJob:
         """Wait for the end of a cell's own job; an interrupt stops it.
 
         Args:
-            first: What is still written about the job, before anything of it may be removed.
+            record_task: Writes the record of the job, before anything of it may be removed.
             delete: Remove the job after its end.
             reason: Reason of a stop by an interrupt.
             shutdown_wait: Returns the seconds in which a shutdown may still save the job of an
@@ -73,19 +73,23 @@ class FollowedJob:
         """
         job, backend = self._job, self._backend
         try:
-            await asyncio.shield(first)
+            await asyncio.shield(record_task)
             status = await self._wait(to_end=delete)
         except asyncio.CancelledError:
             self._following.withdraw()
             if ended := self._following.ended:  # only the last plot is still drawn: nothing to stop
                 self._set_result(JobResult(job, ended))
                 if delete or ended.hopeless:
-                    await self._stopper.finish(self._remove(delete, first))
+                    await self._stopper.finish(self._remove(delete, record_task))
                 raise
             self._set_result(JobResult(job, Status(State.STOPPED, (), since=time.time())))
             await self._following.watched.show_before_stop()
             await self._stopper.stop(
-                self._following, reason, wait=shutdown_wait(), delete=delete, first=first
+                self._following,
+                reason,
+                wait=shutdown_wait(),
+                delete=delete,
+                record_task=record_task,
             )
             raise
         except (JobError, BackendError):
@@ -103,7 +107,7 @@ class FollowedJob:
         self._following.watched.show_after_deadline(status)
         if delete or status.hopeless:
             try:
-                await self._stopper.finish(self._remove(delete, first))
+                await self._stopper.finish(self._remove(delete, record_task))
             except asyncio.CancelledError:
                 self._following.withdraw()
                 raise
@@ -159,12 +163,12 @@ class FollowedJob:
         self._stopper.finish_behind(following.show_rest())
         return status
 
-    async def _remove(self, delete: bool, first: asyncio.Task[None]) -> None:
+    async def _remove(self, delete: bool, record_task: asyncio.Task[None]) -> None:
         """Finish following; then delete the job, or stop a job that can never start."""
         job, backend, display = self._following.job, self._backend, self._display
         await self._following.end()
         self._following.show_stopped()
-        await asyncio.wait({first})
+        await asyncio.wait({record_task})
         try:
             await (backend.delete(job) if delete else backend.stop(job, "it cannot start"))
         except BackendError as fault:

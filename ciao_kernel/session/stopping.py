@@ -84,7 +84,7 @@ class Stopper:
         *,
         wait: float | None,
         delete: bool,
-        first: asyncio.Task[None],
+        record_task: asyncio.Task[None],
     ) -> None:
         """Stop a job and report it; a session calls this when its cell is cancelled.
 
@@ -96,14 +96,14 @@ class Stopper:
             reason: Reason shown to others who follow the job.
             wait: Seconds in which a shutdown may still save the job; None: nothing saves it.
             delete: Also remove the job's folder.
-            first: What is still written into that folder.
+            record_task: Still writes the record of the job into that folder.
         """
         job, backend, display = following.job, following.backend, following.display
         _log.info("%s is to be stopped: %s", job.name, reason)
         stop_certain = asyncio.Event()
         promised = start_background(stop_certain.wait())
         stopping = start_background(
-            self._stop(following, reason, wait, delete, first, stop_certain)
+            self._stop(following, reason, wait, delete, record_task, stop_certain)
         )
         if wait is not None and not isinstance(self._lifetime, NoShutdown):
             text = (
@@ -156,7 +156,7 @@ class Stopper:
         reason: str,
         wait: float | None,
         delete: bool,
-        first: asyncio.Task[None],
+        record_task: asyncio.Task[None],
         stop_certain: asyncio.Event,
     ) -> str:
         """Stop a job, unless this process is ending and the job is not; return the message."""
@@ -181,7 +181,7 @@ class Stopper:
                 following.show_stopped()
                 if not delete:
                     return f"{job.name} is stopped; {backend.describe_leftovers(job)}"
-                await asyncio.wait({first})  # it would make the folder again
+                await asyncio.wait({record_task})  # it would make the folder again
                 await backend.delete(job)
             return f"{job.name} is stopped, and its files are removed (%cleanPolicy=all)."
         finally:

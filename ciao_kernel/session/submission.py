@@ -52,7 +52,7 @@ async def submit(
     job = await backend.submit(plan, builder, display.show, outlive=outlive)
     # The job exists: from here on an interrupt must reach it, so nothing is waited for that does
     # not stop it.
-    keeping = start_background(asyncio.to_thread(job_record.keep, record, job))
+    record_task = start_background(asyncio.to_thread(job_record.keep, record, job))
     del plan, record  # as those who call this do
     _log.info(
         "%s is submitted to %s: %s, %d replicas, in %s",
@@ -67,11 +67,11 @@ async def submit(
     if spec.detach:
         # Before anything is waited for: an interrupt leaves the job running.
         front.show(_detached(job, deletes=session.deletes(spec)))
-        await asyncio.shield(keeping)  # the process of `ciao run --detach` ends
+        await asyncio.shield(record_task)  # the process of `ciao run --detach` ends
         if spec.tensorboard is not None:
             await new_job.show(session.board, backend, job, display)
         return session.last
-    end = _run_to_end(session, job, spec, backend, folder, front, keeping)
+    end = _run_to_end(session, job, spec, backend, folder, front, record_task)
     if spec.tensorboard is None:
         return await end
     async with new_job.shown(session.board, backend, job, display):
@@ -85,7 +85,7 @@ async def _run_to_end(
     backend: Backend,
     folder: Path,
     front: FrontEnd,
-    keeping: asyncio.Task[None],
+    record_task: asyncio.Task[None],
 ) -> JobResult:
     """Follow a cell's own job to its end; its record is being written."""
     # Imported while the job starts.
@@ -111,7 +111,7 @@ async def _run_to_end(
         watched=watched,
     )
     return await session.followed(job, following).run_to_end(
-        first=keeping,
+        record_task=record_task,
         delete=delete,
         reason=f"interrupted by {session.owner.label}",
         shutdown_wait=lambda: session.settings.shutdown_wait if session.outlives(backend) else None,

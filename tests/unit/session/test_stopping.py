@@ -95,9 +95,9 @@ class Stop:
         self.display, self.lifetime = Recorder(), Lifetime()
         self.stopper = Stopper(self.lifetime)
         following = Following(JOB, backend, self.display)
-        self.first = asyncio.ensure_future(self._write(writes))
+        self.record_task = asyncio.ensure_future(self._write(writes))
         stopping = self.stopper.stop(
-            following, "a test", wait=wait, delete=delete, first=self.first
+            following, "a test", wait=wait, delete=delete, record_task=self.record_task
         )
         self.cell = asyncio.ensure_future(stopping)
 
