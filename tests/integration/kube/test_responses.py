@@ -606,7 +606,7 @@ def test_checks_survive_any_answer(found: list[Any]) -> None:
         lambda c: rights.allowed(c, "team", right),
         lambda c: rights.role(c, "team", [right]),
         lambda c: checks.check(Target(c, "team"), made),
-        lambda c: checks.ground(Target(c, "team")),
+        lambda c: checks.namespace_facts(Target(c, "team")),
         lambda c: quotas.check(Target(c, "team"), Objects((), job, "/x/tfjobs")),
         lambda c: checks.dry_run(Target(c, "team"), [("/x", ITEM)], [ITEM]),
     )

@@ -25,7 +25,7 @@ class PodSecurityViolation(ClusterFault):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class NamespaceFacts:
     """Properties of a namespace, as far as this user may read them."""
 
     restricted: bool = False
@@ -99,7 +99,9 @@ async def lacking(
     )
 
 
-async def ground(target: Target, environment: Mapping[str, str] | None = None) -> Ground:
+async def namespace_facts(
+    target: Target, environment: Mapping[str, str] | None = None
+) -> NamespaceFacts:
     """Read the namespace, if this user may, and the variables that a gateway sets.
 
     Raises:
@@ -128,7 +130,7 @@ async def ground(target: Target, environment: Mapping[str, str] | None = None) -
     # The gateway's namespace has the name of the kernel's pod, which contains the kernel's id.
     made_for_it = bool(kernel) and (namespace == pod or kernel in namespace)
     marked = labels.get("app") == "enterprise-gateway" and labels.get("component") == "kernel"
-    return Ground(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
+    return NamespaceFacts(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
 
 
 async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:

@@ -201,7 +201,7 @@ async def _with_shared(
     fields = await runtime_discovery.fields(plan.framework, target)
     if isinstance(fields, str):
         return f"{_NO_RUNTIME} (and {fields})"
-    restricted = (await checks.ground(target)).restricted
+    restricted = (await checks.namespace_facts(target)).restricted
     if what := shared_runtime.obstacle(plan, settings, fields, restricted=restricted):
         if insists:
             raise SpecError(

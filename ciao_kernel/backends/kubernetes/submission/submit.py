@@ -90,9 +90,9 @@ async def prepare(
     file = plan.spec.cluster.pod_patch
     patch = pod_patch.read(file, plan.folder) if file else {}
     # Not in parallel with the build, which may take long and must not outlive a refusal.
-    version, ground, nodes, cpu, way, values = await asyncio.gather(
+    version, facts, nodes, cpu, way, values = await asyncio.gather(
         choice.server_version(target),
-        checks.ground(target),
+        checks.namespace_facts(target),
         architecture.of_nodes(plan, target, settings),
         cpu_request.of_replicas(plan, target, settings),
         output_checks.way(plan.spec, target, settings),
@@ -164,7 +164,7 @@ async def prepare(
         except SpecError:  # an older operator: a value that is too large stays in its pod
             made = objects()
     made = pod_patch.apply(made, patch, file) if file else made
-    if ground.restricted:
+    if facts.restricted:
         if isinstance(plan.framework, Launching) and api in (OPERATOR_V1, apis.MPI_OPERATOR):
             what = "a container that the operator adds to the launcher"
             if api is apis.MPI_OPERATOR:
@@ -289,7 +289,7 @@ async def _lasts(plan: Plan, target: Target, emit: Emit) -> None:
     Raises:
         SpecError: The job has to outlive the kernel (``%detach``).
     """
-    if not (await checks.ground(target)).deleted_with_kernel:
+    if not (await checks.namespace_facts(target)).deleted_with_kernel:
         return
     goes = f"the namespace {target.namespace} was made for this kernel and is deleted with it"
     if plan.spec.detach:

@@ -238,19 +238,21 @@ def test_the_role_is_yaml_that_grants_just_what_is_missing() -> None:
 # ------------------------------------------------------------------------------ namespace
 
 
-def ground(environment: dict[str, str] | None = None, **namespace: Any) -> checks.Ground:
+def namespace_facts(
+    environment: dict[str, str] | None = None, **namespace: Any
+) -> checks.NamespaceFacts:
     server = Server(team={"metadata": {}, "status": {"phase": "Active"}, **namespace})
-    return asyncio.run(checks.ground(target(server), environment or {}))
+    return asyncio.run(checks.namespace_facts(target(server), environment or {}))
 
 
 def test_a_namespace_is_taken_as_it_is() -> None:
-    assert ground() == checks.Ground()
+    assert namespace_facts() == checks.NamespaceFacts()
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    assert ground(metadata={"labels": labels}).restricted
+    assert namespace_facts(metadata={"labels": labels}).restricted
     baseline = {"pod-security.kubernetes.io/enforce": "baseline"}
-    assert not ground(metadata={"labels": baseline}).restricted
+    assert not namespace_facts(metadata={"labels": baseline}).restricted
     with pytest.raises(ClusterFault, match="is being deleted"):
-        ground(status={"phase": "Terminating"})
+        namespace_facts(status={"phase": "Terminating"})
 
 
 @pytest.mark.parametrize(
@@ -266,12 +268,12 @@ def test_a_namespace_is_taken_as_it_is() -> None:
 def test_a_namespace_that_a_gateway_made_is_known_by_the_kernels_variables(
     environment: dict[str, str], goes: bool
 ) -> None:
-    assert ground(environment).deleted_with_kernel is goes
+    assert namespace_facts(environment).deleted_with_kernel is goes
 
 
 def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
     labels = {"app": "enterprise-gateway", "component": "kernel", "kernel_id": "1-2"}
-    assert ground(metadata={"labels": labels}).deleted_with_kernel
+    assert namespace_facts(metadata={"labels": labels}).deleted_with_kernel
 
 
 # -------------------------------------------------------------------------------- refusal
