@@ -72,14 +72,14 @@ class NotebookDisplay:
         self._redraw_rate = min(_REDRAWN, settings.output_rate * _SHARE)
         self._follow: tuple[str, ...] = ()
         self._table: Table | None = None
-        self._place: TableOutput | None = None
+        self._table_output: TableOutput | None = None
         """Output with the table, also after the end: a stop reports the job's final status then."""
         self._batcher = self._new_batcher()
         self._unsent = ""
         self._fault: Exception | None = None
         self._sent = 0.0
         self._ticker: asyncio.Task[None] | None = None
-        self._picture: PlotOutput | None = None
+        self._plot_output: PlotOutput | None = None
         self._excerpt = Excerpt(settings.lines, 0)
         self._tracebacks = HeldTracebacks(0)
         self._live: LiveLines | None = None
@@ -94,17 +94,19 @@ class NotebookDisplay:
         usage = usage_columns.asked(job.header, self._settings.usage)
         self._table, self._follow = Table(job, usage=usage), follow
         self._batcher = self._new_batcher()
-        self._place = TableOutput(self._table, self._publisher, self._links, self._redraw_rate)
+        self._table_output = TableOutput(
+            self._table, self._publisher, self._links, self._redraw_rate
+        )
         self._draw(update=False)
-        self._picture = None
+        self._plot_output = None
         self._excerpt = Excerpt(job.lines or self._settings.lines, len(job.replicas))
         self._tracebacks = HeldTracebacks(len(job.replicas))
         self._live, self._left_out = self._new_live(job), 0
         self._released = self._concluded = False
         if (plot := plot_of(job)) is not None:
-            name = f"{self._place.display_id}-plot"
-            self._picture = PlotOutput(plot, self._publisher, name, self._redraw_rate)
-            self._picture.begin()
+            name = f"{self._table_output.display_id}-plot"
+            self._plot_output = PlotOutput(plot, self._publisher, name, self._redraw_rate)
+            self._plot_output.begin()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     def show(self, event: Event) -> None:
@@ -134,17 +136,17 @@ class NotebookDisplay:
             self._board = place if event.loads else ""
             return
         if self._table is None:
-            if self._place is not None and isinstance(event, Status):
-                self._place.table.status = event
+            if self._table_output is not None and isinstance(event, Status):
+                self._table_output.table.status = event
                 self._safely(lambda: self._draw(update=True))
             return
-        assert self._place is not None
-        self._place.dirty = True
+        assert self._table_output is not None
+        self._table_output.dirty = True
         if isinstance(event, Output):
             table = self._table
             self._safely(lambda: table.output(event))
             if self._shown(event):
-                if (picture := self._picture) is not None:
+                if (picture := self._plot_output) is not None:
                     self._safely(lambda: picture.plot.output(event))
                 self._add([event] if self._concluded else self._tracebacks.add(event))
                 if time.monotonic() - self._sent > _TICK:
@@ -187,7 +189,7 @@ class NotebookDisplay:
         self._take_held()
         self._table = None
         self._unsent += self._batcher.take(last=True) + self._closing_text(name)
-        picture, self._picture = self._picture, None
+        picture, self._plot_output = self._plot_output, None
         if picture is not None:
             self._unsent += picture.closing_text()
         self._send()
@@ -225,8 +227,8 @@ class NotebookDisplay:
             self._safely(self._add_due)
             self._safely(self._draw_if_due)
             self._safely(self._draw_live)
-            if self._picture is not None:
-                self._safely(self._draw_picture)
+            if self._plot_output is not None:
+                self._safely(self._draw_plot)
 
     def _safely(self, step: Callable[[], None]) -> None:
         """Run a step of the display; a plot that cannot be drawn must not end a training."""
@@ -238,8 +240,8 @@ class NotebookDisplay:
             self._fault = self._fault or fault
 
     def _draw_if_due(self) -> None:
-        assert self._place is not None
-        self._batcher.charge(self._place.draw_if_due())
+        assert self._table_output is not None
+        self._batcher.charge(self._table_output.draw_if_due())
 
     def _add(self, events: Iterable[Output]) -> None:
         for event in events:
@@ -304,12 +306,12 @@ class NotebookDisplay:
         return LiveLines(job, self._publisher, name, most, self._redraw_rate)
 
     def _draw(self, *, update: bool) -> None:
-        assert self._place is not None
-        self._batcher.charge(self._place.draw(update=update))
+        assert self._table_output is not None
+        self._batcher.charge(self._table_output.draw(update=update))
 
-    def _draw_picture(self) -> None:
-        assert self._picture is not None
-        self._batcher.charge(self._picture.draw_if_due())
+    def _draw_plot(self) -> None:
+        assert self._plot_output is not None
+        self._batcher.charge(self._plot_output.draw_if_due())
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)
