@@ -152,7 +152,7 @@ class NotebookDisplay:
                 if time.monotonic() - self._sent > _TICK:
                     self._safely(self._send)
         elif isinstance(event, UsageReport):
-            self._table.use(event)
+            self._table.note_usage(event)
         elif isinstance(event, Status):
             ends = event.state.over and not (self._table.status and self._table.status.state.over)
             self._table.status = event

@@ -118,7 +118,7 @@ class Table:
         if end:
             self._last[event.replica] = end[-4096:]
 
-    def use(self, report: UsageReport) -> None:
+    def note_usage(self, report: UsageReport) -> None:
         """Note what replicas use."""
         self._usage.note(report)
 

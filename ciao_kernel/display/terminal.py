@@ -135,7 +135,7 @@ class TerminalDisplay:
         elif isinstance(event, Status):
             self._table.status = event
         elif isinstance(event, UsageReport):
-            self._table.use(event)
+            self._table.note_usage(event)
 
     def conclude(self, error: JobFailed) -> bool:
         """Return whether the window still shows the traceback above the table and the error."""

@@ -31,7 +31,7 @@ def table(job: Job = JOB) -> Table:
 
 def test_without_a_wish_there_are_no_columns() -> None:
     made = Table(JOB)
-    made.use(UsageReport((Usage(ONE, 1.0, MI, MI),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, MI, MI),)))
     assert "cpu" not in made.headings()
     assert "cpu" not in made.headings(fixed=True)
     assert "cpu" not in Table(replace(JOB, kind_of_place="namespace")).headings(fixed=True)
@@ -46,7 +46,7 @@ def test_columns_are_there_from_the_start() -> None:
     assert made.rows()[0].cells(SHOWN) == ("worker-0", "–", "–", "–")
     cluster = table(replace(JOB, kind_of_place="namespace", header="%worker=2;%gpu=1"))
     assert cluster.headings(fixed=True)[4:9] == ("restarts", "cpu", "memory", "peak", "gpu")
-    made.use(UsageReport((Usage(ONE, 1.234, 90 * MI, 95 * MI, 256 * MI),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.234, 90 * MI, 95 * MI, 256 * MI),)))
     first, second = made.rows()
     assert first.cells(SHOWN) == ("worker-0", "1.23", "90Mi", "95Mi of 256Mi")
     assert second.cells(SHOWN) == ("worker-1", "–", "–", "–")
@@ -55,16 +55,16 @@ def test_columns_are_there_from_the_start() -> None:
 
 def test_metrics_of_a_cluster_have_a_limit_without_a_peak() -> None:
     made = table()
-    made.use(UsageReport((Usage(ONE, 0.0, 90 * MI, None, 256 * MI),)))
+    made.note_usage(UsageReport((Usage(ONE, 0.0, 90 * MI, None, 256 * MI),)))
     assert made.rows()[0].cells(SHOWN) == ("worker-0", "0.00", "90Mi of 256Mi", "–")
 
 
 def test_the_peak_outlives_the_replica() -> None:
     made = table()
-    made.use(UsageReport((Usage(ONE, 1.0, 90 * MI, 95 * MI),)))
-    made.use(UsageReport((Usage(ONE, fault="it is Succeeded"),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, 90 * MI, 95 * MI),)))
+    made.note_usage(UsageReport((Usage(ONE, fault="it is Succeeded"),)))
     assert made.rows()[0].cells(SHOWN) == ("worker-0", "–", "–", "95Mi")
-    made.use(UsageReport((Usage(ONE, 1.0, 90 * MI, 95 * MI),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, 90 * MI, 95 * MI),)))
     made.status = Status(State.FAILED, (ReplicaStatus(ONE, State.FAILED),))
     assert made.rows()[0].cells(SHOWN) == ("worker-0", "–", "–", "95Mi")
 
@@ -73,11 +73,11 @@ def test_gpus_have_a_column_where_there_is_one() -> None:
     made = table()
     assert "gpu" not in made.headings()
     gpus = (GpuUsage(0.5, 1024 * MI, 8192 * MI), GpuUsage(1.0, 3072 * MI, 8192 * MI))
-    made.use(UsageReport((Usage(ONE, 1.0, MI, gpus=gpus), Usage(TWO, 1.0, MI))))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, MI, gpus=gpus), Usage(TWO, 1.0, MI))))
     assert "gpu" in made.headings()
     assert [row.gpu for row in made.rows()] == ["75 %, 4.0Gi of 16Gi", "–"]
     unknown = (GpuUsage(None, 3 * MI), GpuUsage(1.0, 3 * MI))
-    made.use(UsageReport((Usage(ONE, 1.0, MI, gpus=unknown),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, MI, gpus=unknown),)))
     assert made.rows()[0].gpu == "6.0Mi"
 
 
