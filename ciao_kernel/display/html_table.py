@@ -135,11 +135,11 @@ def table_html(table: Table, links: Links | None = None) -> str:
         for name, place in table.places()
     )
     title = escape(table.title())
-    sums = f"<div>{escape(text)}</div>" if (text := table.sums()) else ""
+    summary = "".join(f"<div>{escape(line)}</div>" for line in table.summary_lines())
     return (
         f'{_STYLE}<div class="ciao">'
-        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>{sums}'
-        f'<table{nodes} style="{least}"><thead><tr>{heads}</tr></thead>'
+        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>'
+        f'{summary}<table{nodes} style="{least}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"
     )

@@ -152,14 +152,14 @@ class Table:
 
         return tuple(column.heading for column in COLUMNS if is_shown(column))
 
-    def sums(self) -> str:
-        """Return the number of replicas in each state, "" if there are only a few replicas."""
+    def summary_lines(self) -> list[str]:
+        """Return a line with the number of replicas in each state, if there are many replicas."""
         replicas = self._replicas()
         if len(replicas) <= _FEW:
-            return ""
+            return []
         restarted = sum(one.restarts > 0 for one in replicas)
         also = f"; {restarted:,} restarted" if restarted else ""
-        return f"{len(replicas):,} replicas: {_sums(replicas)}{also}"
+        return [f"{len(replicas):,} replicas: {_sums(replicas)}{also}"]
 
     def rows(self) -> list[Row]:
         """Return one row per replica, in the job's order; of many replicas, the most important.

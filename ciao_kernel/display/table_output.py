@@ -72,8 +72,7 @@ def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
 def _text(table: Table) -> str:
     rows = columns(table.grid())
     places = (f"{name}: {place}" for name, place in table.places())
-    sums = [text] if (text := table.sums()) else []
-    return "\n".join((table.title(), *sums, rows, *places))
+    return "\n".join((table.title(), *table.summary_lines(), rows, *places))
 
 
 def _first_text(table: Table) -> str:

@@ -24,7 +24,7 @@ from ciao_kernel.display.plotting import Plot, plot_of
 from ciao_kernel.display.progress_bars import TerminalBar
 from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.table import Table
-from ciao_kernel.display.window_table import drawing, sums
+from ciao_kernel.display.window_table import drawing
 from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import (
@@ -150,7 +150,7 @@ class TerminalDisplay:
         below = (
             len(table.grid())
             + 1
-            + len(sums(table))
+            + len(table.summary_lines())
             + len(table.places())
             + len(_lines(self._plot))
             + _ERROR_ROWS
@@ -182,7 +182,7 @@ class TerminalDisplay:
             self._stream.flush()
         else:
             place = f"{table.job.kind_of_place}: {table.job.place}"
-            lines = [table.title(), *sums(table), columns(table.grid()), place]
+            lines = [table.title(), *table.summary_lines(), columns(table.grid()), place]
             lines += [*_lines(plot), *([plot.closing_text()] if plot else [])]
             text = visible_lines("\n".join(lines).rstrip("\n"))
             print(text, file=sys.stderr, flush=True)

@@ -48,12 +48,7 @@ def drawing(
     state = table.status.state if table.status else State.PENDING
     title = line(table.title(), _STYLES.get(state, ""))
     place = [] if last else [line(f"{table.job.kind_of_place}: {table.job.place}")]
-    return Group(title, *map(line, sums(table)), drawn, *map(line, below), *place)
-
-
-def sums(table: Table) -> Sequence[str]:
-    """Return the line with the number of replicas in each state, if there are many."""
-    return [text] if (text := table.sums()) else ()
+    return Group(title, *map(line, table.summary_lines()), drawn, *map(line, below), *place)
 
 
 def _style(row: Row, heading: str) -> str:

@@ -120,14 +120,17 @@ def test_of_a_thousand_replicas_the_failed_ones_are_shown_and_the_rest_is_counte
     names = [row.replica for row in rows[:5]]
     assert names == ["worker-700", "worker-0", "worker-500", "worker-998", "worker-1"]
     assert (rows[-1].replica, rows[-1].detail) == ("… 960 more", "960 Running")
-    assert table.sums() == "1,000 replicas: 1 Failed, 1 Pending, 998 Running; 1 restarted"
+    assert table.summary_lines() == [
+        "1,000 replicas: 1 Failed, 1 Pending, 998 Running; 1 restarted"
+    ]
     # More failed replicas than rows: the sum counts those that are not shown.
     states[:50] = [ReplicaStatus(one, State.FAILED) for one in replicas[:50]]
     table.status = status(State.RUNNING, *states)
     rows = table.rows()
     assert {row.state for row in rows[:-1]} == {State.FAILED}
     assert rows[-1].detail == "11 Failed, 1 Pending, 948 Running"
-    assert table.sums().startswith("1,000 replicas: 51 Failed, 1 Pending, 948 Running")
+    (line,) = table.summary_lines()
+    assert line.startswith("1,000 replicas: 51 Failed, 1 Pending, 948 Running")
 
 
 def test_a_hundred_replicas_keep_their_order_below_a_sum_and_a_few_have_none() -> None:
@@ -137,9 +140,9 @@ def test_a_hundred_replicas_keep_their_order_below_a_sum_and_a_few_have_none() -
     states[7] = ReplicaStatus(replicas[7], State.FAILED)
     table.status = status(State.RUNNING, *states)
     assert [row.who for row in table.rows()] == [*replicas]
-    assert table.sums() == "100 replicas: 1 Failed, 99 Running"
+    assert table.summary_lines() == ["100 replicas: 1 Failed, 99 Running"]
     few = Table(Job("few", "kubernetes", "tensorflow", replicas[:16], 0.0))
-    assert few.sums() == ""
+    assert few.summary_lines() == []
 
 
 def test_endings() -> None:
