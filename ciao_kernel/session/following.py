@@ -214,8 +214,7 @@ class Following:
     @contextlib.asynccontextmanager
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the backend's events; its resources are closed when following ends."""
-        prompts = self.watched.prompts
-        note = prompts.note if prompts else lambda *_: None
+        note = self.watched.note_breakpoint
         events = logs.follow(self.backend, self.job, self._since, note)
         try:
             yield events

@@ -64,14 +64,14 @@ class Failures:
             process: The process.
             found: What it has said.
         """
-        if self._first is None:
+        if self._first is None and process not in self._waiting:
             self._first, self._name_of_first = process, found.name(process[0])
         if process == self._first:
             return True
         if len(self._waiting) >= _MOST:
             return False
         self._waiting.add(process)
-        if self._is_over:
+        if self._is_over or self._first is None:
             self._end(process)
         elif not found.again and self._told <= _TOLD:
             self._told += 1
@@ -85,6 +85,19 @@ class Failures:
             self._is_over = True
             for one in self._waiting:
                 self._end(one)
+
+    def forget(self, replica: Replica) -> None:
+        """Forget the processes of a replica that is started again: they cannot say that they end.
+
+        The next process that fails has the prompt if the first one was among them.
+        """
+        for one in [one for one in self._waiting if one[0] == replica]:
+            self._waiting.discard(one)
+            if task := self._ending.pop(one, None):
+                task.cancel()
+        if self._first and self._first[0] == replica:
+            self.over(self._first)
+            self._first, self._is_over, self._told = None, False, 0
 
     async def close(self) -> None:
         """End no further processes: the job is not followed any more."""
@@ -115,7 +128,8 @@ class Failures:
                 if process not in self._waiting:
                     return  # it has ended meanwhile
         finally:
-            self._ending.pop(process, None)
+            if self._ending.get(process) is asyncio.current_task():
+                del self._ending[process]
 
     async def _talk(self, replica: Replica, pid: int) -> str:
         """Answer the prompt of a process; return how that ended, "" if nobody was there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ciao_kernel.model import Job, Replica
@@ -111,25 +111,25 @@ def _steps(points: Sequence[Point]) -> int:
     return numbers[-1] - numbers[0] if len(numbers) == len(points) and forwards else 0
 
 
-def after_success(job: Job, series: dict[Replica, list[Point]]) -> str:
+def after_success(
+    job: Job, series: Mapping[Replica, Sequence[Point]], highest: Mapping[Replica, int]
+) -> str:
     """Name the peak of each role that never used half of its %memory; "" if there is none.
 
     Args:
         job: The job.
-        series: The readings of each replica.
+        series: The newest readings of each replica.
+        highest: The most bytes that each of them had in any reading.
     """
     told = []
     for role in dict.fromkeys(one.role for one in job.replicas):
         memory = asked(job, role)
-        found = [series.get(one, []) for one in job.replicas if one.role == role]
+        members = [one for one in job.replicas if one.role == role]
+        found = [series.get(one, []) for one in members]
         if not memory or any(len(points) < _ENOUGH for points in found):
             continue
         limit = min(points[-1].limit for points in found)
-        if (peak := max(map(_peak, found))) * 2 < limit:
+        if (peak := max(highest[one] for one in members)) * 2 < limit:
             whose = f"each {role}" if len(found) > 1 else f"{role}-0"
             told.append(f"{whose} used at most {size_text(peak)} of its %memory={memory}")
     return f"{'; '.join(told)}." if told else ""
-
-
-def _peak(points: Iterable[Point]) -> int:
-    return max(max(one.peak, one.memory) for one in points)

@@ -110,6 +110,8 @@ class MemoryWatch:
         self._first, self._again = first, again
         self._usage, self._gpus = usage, gpus
         self._series: dict[Replica, list[Point]] = {}
+        self._highest: dict[Replica, int] = {}
+        """Bytes, of all readings by all commands: not every kernel of Linux keeps a peak."""
         self._steps: dict[Replica, int] = {}
         self._running: set[Replica] = set()
         self._pauses = dict.fromkeys(limits, again)
@@ -154,7 +156,7 @@ class MemoryWatch:
 
     def after_success(self) -> str:
         """Name peaks that are far below %memory; "" if there are none."""
-        return memory_advice.after_success(self._job, self._series)
+        return memory_advice.after_success(self._job, self._series, self._highest)
 
     def _begin(self, replica: Replica) -> None:
         task = self._tasks.get(replica)
@@ -204,6 +206,8 @@ class MemoryWatch:
                 return
             if not points:
                 self._series[replica] = points
+            highest = self._highest.get(replica, 0)
+            self._highest[replica] = max(highest, usage.memory, usage.peak or 0)
             points.append(
                 Point(
                     time.monotonic(),

@@ -115,7 +115,7 @@ class Prompts:
             self._tasks[process] = start_background(self._serve(process, self._console))
 
     def note_status(self, status: Status) -> None:
-        """Forget closed prompts of replicas that have ended, or were started again.
+        """Forget closed prompts of replicas that have ended, and failures of those that run anew.
 
         A process that is killed at its prompt cannot say that it waits no longer. One whose prompt
         is open, or is being opened, is known by its connection.
@@ -125,6 +125,8 @@ class Prompts:
             old = self._lives.get(one.replica, life)
             self._lives[one.replica] = life
             again = (old.tries, old.restarts) != (life.tries, life.restarts)
+            if again or status.state is State.PENDING:  # suspended: all pods go
+                self._failures.forget(one.replica)
             if one.state.over or again or (old.runs and not life.runs):
                 self._ends[one.replica] += 1
                 for process in [it for it in self._closed if it[0] == one.replica]:
@@ -140,9 +142,9 @@ class Prompts:
         """
         closed = set(self._closed)
         found = await ask() if closed else ()
-        if sum(len(one.processes) for one in found) >= process_state.MOST:
-            return  # there may be more of them
         for one in found:
+            if len(one.processes) >= process_state.MOST:
+                continue  # there may be more of them
             there = {(one.replica, process.pid) for process in one.processes}
             for process in closed & self._closed:
                 if there and process[0] == one.replica and process not in there:

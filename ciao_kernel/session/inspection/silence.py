@@ -17,6 +17,7 @@ from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
+from ciao_kernel.model.status import QUEUED, SUSPENDED
 from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session.inspection import picture, positions, query
@@ -59,7 +60,8 @@ class SilenceWatch:
         backend: The backend that runs it.
         show: Receives the notice.
         limit: Seconds without a line after which it is shown; 0: never.
-        deadline: Seconds from the job's creation to its deadline; None: it has none.
+        deadline: Seconds from the job's creation to its deadline; None: it has none. On a cluster
+            they count anew from each admission by a queue, each resumption and each try.
         clock: Seconds, monotonic.
     """
 
@@ -77,8 +79,17 @@ class SilenceWatch:
         self._began = clock()
         self._heard: float | None = None
         self._longest = 0.0
+        self._counts = True
+        """Whether the program has run, and nobody has waited at a prompt, since the last line."""
         self._lines = asyncio.Event()
         self._running = True
+        self._tries = 1
+        self._held = False
+        """Whether the job waits in a queue, or is suspended."""
+        self._begun = job.created
+        """When the deadline began to count; seconds since the epoch."""
+        self._begins = asyncio.Event()
+        """Set when it begins to count anew."""
         self._at_deadline = ""
         self._paused = False
         """Whether a silence was expected when it was long enough last."""
@@ -92,13 +103,34 @@ class SilenceWatch:
     def note(self, event: Event) -> None:
         """Note an event of the job."""
         if isinstance(event, Status):
-            self._running = event.state is State.RUNNING and not event.decided
+            self._note_status(event)
         elif isinstance(event, Output) and (event.data or event.tail):
             now = self._clock()
-            if self._heard is not None:
+            self.note_pause()
+            if self._heard is not None and self._counts:
                 self._longest = max(self._longest, now - self._heard)
-            self._heard = now
+            self._heard, self._counts = now, True
+            self.note_pause()
             self._lines.set()
+
+    def note_pause(self) -> None:
+        """Note whether a silence is expected now: it tells nothing of how the program writes."""
+        if not self._running or self.pauses():
+            self._counts = False
+
+    def _note_status(self, status: Status) -> None:
+        ran, self._running = self._running, status.state is State.RUNNING and not status.decided
+        again, self._tries = status.tries > self._tries, max(self._tries, status.tries)
+        held = status.state is State.PENDING and status.reason in (QUEUED, SUSPENDED)
+        released, self._held = self._held and not held, held
+        if self._heard is not None and (again or (self._running and not ran)):
+            self._heard = self._clock()
+            self._lines.set()  # the wait for the next line counts from here
+        if again or not self._running:
+            self._counts = False
+        if self._job.on_cluster and not status.state.over and (again or released):
+            self._begun, self._at_deadline = time.time(), ""
+            self._begins.set()
 
     @property
     def silent_for(self) -> float:
@@ -126,7 +158,7 @@ class SilenceWatch:
 
     def show_after_deadline(self, status: Status) -> None:
         """Show the picture from before the deadline of a job that it has ended."""
-        if self._at_deadline and "Deadline" in status.reason:
+        if self._at_deadline and _is_late(status):
             self._show(Notice(self._at_deadline))
 
     async def _show_picture(self, seconds: float) -> None:
@@ -139,12 +171,19 @@ class SilenceWatch:
         return f"no line for {span(seconds)}; {picture.text(self._job, found)}"
 
     async def _wait_for_deadline(self) -> None:
-        at = self._job.created + (self._deadline or 0) - _BEFORE_DEADLINE
-        await asyncio.sleep(max(0.0, at - time.time()))
-        seconds = self.silent_for
-        if self._running and seconds >= min(_SILENT, self._limit or _SILENT):
-            found = await query.ask_quietly(self._backend, self._job)
-            self._at_deadline = self._text(found, seconds)
+        while True:
+            self._begins.clear()
+            at = self._begun + (self._deadline or 0) - _BEFORE_DEADLINE
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, at - time.time())):
+                    await self._begins.wait()
+                continue
+            seconds = self.silent_for
+            if self._running and seconds >= min(_SILENT, self._limit or _SILENT):
+                found = await query.ask_quietly(self._backend, self._job)
+                if not self._begins.is_set():
+                    self._at_deadline = self._text(found, seconds)
+            await self._begins.wait()
 
     async def _watch(self) -> None:
         await self._lines.wait()  # before the first line an image is pulled, for example
@@ -179,7 +218,7 @@ class SilenceWatch:
             await self.forget_killed()
             self._paused = was = self.pauses()
         if was:
-            self._expected = self._clock()
+            self._expected, self._counts = self._clock(), False
         return was
 
     async def _look(self) -> None:
@@ -206,3 +245,9 @@ class SilenceWatch:
                 async with asyncio.timeout(pause):
                     await self._lines.wait()
             pause = min(2 * pause, 20 * self._apart) if len(known) > 2 else pause
+
+
+def _is_late(status: Status) -> bool:
+    """Return whether a deadline ended a job: some controllers tell that only in their message."""
+    ends = (one.reason for one in status.replicas)
+    return "deadline" in status.message or any("Deadline" in one for one in (status.reason, *ends))

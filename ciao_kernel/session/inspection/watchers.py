@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.magics.directives import usage_columns
 from ciao_kernel.model import Event, Job, JobSpec, Replica, Status
 from ciao_kernel.plugins import Backend, Debugging
@@ -51,6 +52,13 @@ class Watchers:
             self.memory.note(event)
         if self.usage:
             self.usage.note(event)
+
+    def note_breakpoint(self, replica: Replica, found: Breakpoint) -> None:
+        """Take notice of a process that waits for a front end, or goes on."""
+        if self.prompts:
+            self.prompts.note(replica, found)
+        if self.silence:
+            self.silence.note_pause()
 
     async def show_before_stop(self) -> None:
         """Show where the replicas of a silent job stand that is about to be stopped."""

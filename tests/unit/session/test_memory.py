@@ -84,13 +84,60 @@ def test_a_quantity_that_cannot_be_read_is_not_multiplied() -> None:
 def test_a_peak_below_the_half_is_named() -> None:
     low = series([(9, None), *[(90, None)] * 5])
     text = "each worker used at most 90Mi of its %memory=256Mi."
-    assert memory_advice.after_success(JOB, {ONE: low, TWO: low}) == text
+    most = {ONE: 90 * MI, TWO: 80 * MI}
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: low}, most) == text
     alone = replace(JOB, replicas=(ONE,))
-    assert memory_advice.after_success(alone, {ONE: low}).startswith("worker-0 used at most 90Mi")
-    peak = [replace(one, peak=129 * MI) for one in low]
-    assert memory_advice.after_success(JOB, {ONE: low, TWO: peak}) == ""
-    assert memory_advice.after_success(JOB, {ONE: low, TWO: low[:4]}) == ""
-    assert memory_advice.after_success(JOB, {ONE: low}) == ""
+    told = memory_advice.after_success(alone, {ONE: low}, most)
+    assert told.startswith("worker-0 used at most 90Mi")
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: low}, most | {TWO: 129 * MI}) == ""
+    assert memory_advice.after_success(JOB, {ONE: low, TWO: low[:4]}, most) == ""
+    assert memory_advice.after_success(JOB, {ONE: low}, most) == ""
+
+
+class Readings:
+    """Gives one command's readings after the other, without a peak, as older kernels of Linux do.
+
+    Args:
+        commands: MiB, of each command; the last one lasts.
+    """
+
+    name = "fake"
+
+    def __init__(self, *commands: list[int]) -> None:
+        self.commands = list(commands)
+
+    async def watch_usage(
+        self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
+    ) -> None:
+        for mi in self.commands.pop(0):
+            note(Usage(replica, None, mi * MI, limit=256 * MI))
+        if self.commands:
+            raise ClusterFault("cut")
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        ([[90] * 9], "worker-0 used at most 90Mi of its %memory=256Mi."),
+        ([[90] * 9, [40] * 9], "worker-0 used at most 90Mi of its %memory=256Mi."),
+        ([[240] * 9 + [90] * 1000], ""),  # more than are kept for advice after a kill
+        ([[240], [90] * 9], ""),
+    ],
+    ids=["one", "highest", "long", "cut"],
+)
+def test_the_highest_reading_counts_however_long_ago(commands: list[list[int]], told: str) -> None:
+    async def main() -> str:
+        backend = Readings(*commands)
+        job = replace(JOB, replicas=(ONE,))
+        made = MemoryWatch(job, backend, {ONE: "256Mi"}, first=0.0, again=0.0)
+        async with made.watching():
+            made.note(running(ONE))
+            await wait(lambda: not backend.commands)
+            await asyncio.sleep(0)
+        return made.after_success()
+
+    assert asyncio.run(main()) == told
 
 
 class Cluster:

@@ -271,6 +271,7 @@ def stands(replica: Replica, *pids: int) -> ReplicaStacks:
         ([stands(ZERO)], True),  # it could not be asked
         ([stands(ZERO, *range(100, 200))], True),  # more than are told
         ([stands(ZERO, 30), stands(ONE, 31)], False),
+        ([stands(ZERO, 30), stands(ONE, *range(100, 200))], False),
     ],
 )
 def test_a_child_that_is_killed_behind_a_closed_prompt_is_forgotten(
@@ -604,6 +605,85 @@ def test_the_first_failed_process_has_its_prompt_again() -> None:
             cell.backend.dies.clear()
             cell.prompts.note(ONE, failed(7, again=True))
             await until(lambda: len(cell.console.prompts) == 2)
+
+    in_loop(test)
+
+
+SUSPENDED = Status(State.PENDING, tuple(ReplicaStatus(one, State.STOPPED) for one in REPLICAS))
+
+
+def runs(tries: int = 1, restarts: int = 0) -> Status:
+    of = (ReplicaStatus(one, State.RUNNING, restarts=restarts) for one in REPLICAS)
+    return Status(State.RUNNING, tuple(of), tries=tries)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [(runs(tries=2),), (runs(restarts=1),), (SUSPENDED, runs())],
+    ids=["try", "restart", "suspended"],
+)
+def test_the_first_process_that_fails_after_a_new_start_has_a_prompt(
+    then: tuple[Status, ...],
+) -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        cell.prompts.note_status(runs())
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note(ZERO, failed(9))
+            cell.backend.dies.set()  # with its pod: it cannot say that it waits no longer
+            await until(lambda: "worker-1 has ended" in cell.notices)
+            cell.backend.dies.clear()
+            for status in then:
+                cell.prompts.note_status(status)
+            cell.prompts.note(ZERO, failed(8))
+            await until(lambda: cell.console.prompts[-1] == "worker-0 (Pdb) ")
+            cell.prompts.note(ONE, failed(6))
+        assert cell.notices.endswith(
+            "worker-1 has failed too, at line 6: ValueError: no. It ends after worker-0."
+        )
+        assert cell.backend.heard == []
+
+    in_loop(test)
+
+
+def test_those_that_wait_for_a_process_that_is_started_again_are_ended() -> None:
+    """Their replica is not: a restart policy restarts one replica alone."""
+
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        cell.prompts.note_status(runs())
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            await until(lambda: cell.console.prompts)
+            cell.prompts.note(ZERO, failed(9))
+            cell.backend.dies.set()
+            await until(lambda: "worker-1 has ended" in cell.notices)
+            cell.backend.dies.clear()
+            one, two = runs().replicas
+            cell.prompts.note_status(replace(runs(), replicas=(one, replace(two, restarts=1))))
+            cell.prompts.note(ZERO, failed(9, again=True))
+            await until(lambda: (ZERO, "q\n") in cell.backend.heard)
+            cell.prompts.note(ZERO, at(9, over=True))
+        assert cell.console.prompts == ["worker-1 (Pdb) "]
+
+    in_loop(test)
+
+
+def test_the_end_of_the_first_replica_gives_no_other_one_a_prompt() -> None:
+    async def test() -> None:
+        cell = Cell(ZERO, ONE)
+        cell.prompts.note_status(runs())
+        async with cell.prompts.opened():
+            cell.prompts.note(ONE, failed(7))
+            cell.prompts.note(ONE, at(7, over=True))
+            one, two = runs().replicas
+            ended = replace(two, state=State.FAILED)
+            cell.prompts.note_status(replace(runs(), replicas=(one, ended)))
+            cell.prompts.note(ZERO, failed(9))
+            await until(lambda: (ZERO, "q\n") in cell.backend.heard)
+        assert cell.console.prompts == []
 
     in_loop(test)
 

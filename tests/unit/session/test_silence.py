@@ -6,14 +6,26 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from ciao_kernel import background
+from ciao_kernel.backends.kubernetes.states import job_status
 from ciao_kernel.errors import BackendError
-from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
+from ciao_kernel.model import (
+    Event,
+    Job,
+    Notice,
+    Output,
+    Replica,
+    ReplicaStatus,
+    State,
+    Status,
+)
 from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
+from ciao_kernel.model.status import QUEUED, SUSPENDED
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
 from tests.helpers.jobs import wait
 
@@ -47,10 +59,21 @@ class Backend:
 class Watched:
     """A watch, and what it has shown."""
 
-    def __init__(self, backend: Backend, limit: float = 0.2, deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        limit: float = 0.2,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        created: float = 0.0,
+        kind_of_place: str = "folder",
+    ) -> None:
         self.shown: list[Event] = []
-        job = Job("mine", "fake", "python", (ONE,), time.time(), program="/ciao/program.py")
-        self.watch = SilenceWatch(job, backend, self.shown.append, limit, deadline)  # type: ignore[arg-type]
+        job = Job(
+            "mine", "fake", "python", (ONE,), created or time.time(), program="/ciao/program.py",
+            kind_of_place=kind_of_place,
+        )  # fmt: skip
+        self.watch = SilenceWatch(job, backend, self.shown.append, limit, deadline, clock)  # type: ignore[arg-type]
         self.watch.note(RUNNING)
 
     @property
@@ -134,6 +157,105 @@ def test_a_prompt_delays_the_notice_until_after_its_end() -> None:
             paused = False
             await wait(lambda: made.texts)
             assert time.monotonic() - looked[-1] > 0.1
+
+    asyncio.run(main())
+
+
+class Clock:
+    """Seconds that the test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def needed_after(
+    expected: Callable[[SilenceWatch], object],
+    then: Callable[[SilenceWatch], object],
+    *,
+    line_between: bool = False,
+) -> float:
+    """The longest silence of a job that was expected to be silent for an hour, after a minute."""
+    clock = Clock()
+    watch = Watched(Backend(5), limit=300.0, clock=clock).watch
+    watch.note(LINE)
+    clock.now += 60.0
+    watch.note(LINE)
+    clock.now += 5.0
+    expected(watch)
+    clock.now += 1800.0
+    if line_between:
+        watch.note(LINE)
+    clock.now += 1800.0
+    then(watch)
+    watch.note(LINE)
+    return watch._longest
+
+
+PAUSES: dict[str, tuple[Callable[[SilenceWatch], object], Callable[[SilenceWatch], object]]] = {
+    "queue": (
+        lambda watch: watch.note(Status(State.PENDING, (), reason=QUEUED)),
+        lambda watch: watch.note(RUNNING),
+    ),
+    "suspended": (
+        lambda watch: watch.note(Status(State.PENDING, (), reason=SUSPENDED)),
+        lambda watch: watch.note(RUNNING),
+    ),
+    "retry": (lambda watch: None, lambda watch: watch.note(replace(RUNNING, tries=2))),
+    "prompt": (
+        lambda watch: (setattr(watch, "pauses", lambda: True), watch.note_pause()),
+        lambda watch: setattr(watch, "pauses", lambda: False),
+    ),
+    "prompt-open": (lambda watch: setattr(watch, "pauses", lambda: True), lambda watch: None),
+}
+
+
+@pytest.mark.parametrize(
+    ("pause", "line_between"),
+    # A line between two tries is one of the earlier try.
+    [*((one, False) for one in PAUSES), *((one, True) for one in PAUSES if one != "retry")],
+)
+def test_a_silence_that_is_expected_is_no_measure_for_later_ones(
+    pause: str, line_between: bool
+) -> None:
+    assert needed_after(*PAUSES[pause], line_between=line_between) == 60.0
+
+
+def test_a_silence_of_the_running_program_is_a_measure() -> None:
+    assert needed_after(lambda watch: None, lambda watch: None) == 3605.0
+
+
+def test_the_silence_counts_anew_when_the_job_runs_again() -> None:
+    clock = Clock()
+    watch = Watched(Backend(5), limit=300.0, clock=clock).watch
+    watch.note(LINE)
+    watch.note(Status(State.PENDING, (), reason=SUSPENDED))
+    clock.now = 3600.0
+    watch.note(RUNNING)
+    clock.now = 3604.0
+    assert watch.silent_for == 4.0
+
+
+def test_a_hang_after_a_prompt_is_told_although_the_prompt_was_open_for_long() -> None:
+    async def main() -> None:
+        made = Watched(Backend(5), limit=0.2)
+        paused = True
+        looks = 0
+
+        async def look() -> None:
+            nonlocal looks
+            looks += 1
+
+        made.watch.pauses = lambda: paused
+        made.watch.forget_killed = look
+        async with made.watch.watching():
+            made.watch.note(LINE)
+            await wait(lambda: looks > 4)
+            paused = False
+            made.watch.note(LINE)
+            assert made.watch._longest == 0.0
+            await wait(lambda: made.texts)
 
     asyncio.run(main())
 
@@ -232,6 +354,87 @@ def test_the_picture_before_a_deadline_is_shown_after_it() -> None:
     (text,) = asyncio.run(main("DeadlineExceeded"))
     assert "line 5 in train" in text
     assert asyncio.run(main("ReplicaFailed")) == []
+
+
+def picture_after(status: Status) -> list[str]:
+    """What is shown after the end of a job of which there is a picture."""
+
+    async def main() -> list[str]:
+        made = Watched(Backend(5), limit=0.1, deadline=1.6)
+        async with made.watch.watching():
+            await wait(lambda: made.watch._at_deadline)
+        made.watch.show_after_deadline(status)
+        return made.texts
+
+    return asyncio.run(main())
+
+
+def of_condition(state: State, end: str = "", **condition: str) -> Status:
+    job = Job("mine", "kubernetes", "pytorch", (ONE,), 1.0, "team", resource="pytorchjobs")
+    conditions = [{"type": "Failed", "status": "True", **condition}]
+    item = {
+        "metadata": {"name": "mine"},
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {}}}},
+        "status": {"conditions": conditions if condition else []},
+    }
+    return job_status.of_job(job, item, {ONE: ReplicaStatus(ONE, state, 1.0, reason=end)})
+
+
+def test_the_training_operator_names_the_deadline_only_in_its_message() -> None:
+    late = of_condition(
+        State.RUNNING,
+        reason="PyTorchJobFailed",
+        message="Job mine has failed because it was active longer than specified deadline",
+    )
+    assert "Deadline" not in late.reason
+    assert len(picture_after(late)) == 1
+    other = of_condition(State.FAILED, reason="PyTorchJobFailed", message="it failed")
+    assert picture_after(other) == []
+
+
+def test_a_pod_that_its_deadline_has_ended_shows_the_picture() -> None:
+    foreseen = replace(of_condition(State.FAILED, "DeadlineExceeded"), state=State.FAILED)
+    assert len(picture_after(foreseen)) == 1
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status(State.PENDING, (), reason=QUEUED),
+        Status(State.PENDING, (), reason=SUSPENDED),
+        Status(State.PENDING, (), tries=2),
+    ],
+    ids=["queue", "suspended", "try"],
+)
+def test_on_a_cluster_the_deadline_counts_from_the_last_start(status: Status) -> None:
+    """The picture before the start is of another run, and a new one is taken at its deadline."""
+
+    async def main(kind_of_place: str) -> tuple[int, int]:
+        backend = Backend(5)
+        made = Watched(backend, 0.1, 60.0, created=time.time() - 58.4, kind_of_place=kind_of_place)
+        async with made.watch.watching():
+            await wait(lambda: made.watch._at_deadline)
+            made.watch.note(status)
+            made.watch.note(replace(RUNNING, tries=status.tries))
+            made.watch.show_after_deadline(Status(State.FAILED, (), reason="DeadlineExceeded"))
+        return backend.asked, len(made.texts)
+
+    assert asyncio.run(main("namespace")) == (1, 0)
+    assert asyncio.run(main("folder")) == (1, 1)
+
+
+def test_a_job_that_is_admitted_late_has_a_picture_of_its_deadline() -> None:
+    async def main() -> list[str]:
+        made = Watched(Backend(5), 0.1, 1.7, created=time.time() - 60, kind_of_place="namespace")
+        made.watch.note(Status(State.PENDING, (), reason=QUEUED))
+        async with made.watch.watching():
+            await asyncio.sleep(0.2)  # the deadline of a job that was never in a queue is over
+            made.watch.note(RUNNING)
+            await wait(lambda: made.watch._at_deadline)
+        made.watch.show_after_deadline(Status(State.FAILED, (), reason="DeadlineExceeded"))
+        return made.texts
+
+    assert len(asyncio.run(main())) == 1
 
 
 @pytest.mark.parametrize(
