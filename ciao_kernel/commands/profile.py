@@ -12,8 +12,7 @@ from ciao_kernel.commands.shared_arguments import (
     add_job,
     add_output,
     named_replica,
-    only_running,
-    where,
+    running_job,
 )
 from ciao_kernel.errors import UsageError
 from ciao_kernel.plugins import Step
@@ -51,10 +50,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise UsageError(
             f"--seconds cannot be {seconds:g}.", f"Use a number from 1 to {_LONGEST:g}."
         )
-    place = where(args)
     name, slash, member = args.name.partition("/")
-    name = name or await only_running(caller.session, place)
-    backend, job, status = await caller.session.find(name, place)
+    backend, job, status = await running_job(args, caller, name)
     if status.over:
         raise UsageError(
             f"{job.name} is over ({status.state}), and only a running job has a profile.",

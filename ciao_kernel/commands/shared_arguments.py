@@ -17,7 +17,8 @@ from ciao_kernel.model.queries import Where
 from ciao_kernel.visible_text import short
 
 if TYPE_CHECKING:
-    from ciao_kernel.plugins import Suspending
+    from ciao_kernel.commands import Caller
+    from ciao_kernel.plugins import Backend, Suspending
     from ciao_kernel.session.session import Session
 
 
@@ -68,8 +69,34 @@ def where(args: argparse.Namespace) -> Where:
     return Where(args.context, args.namespace, everywhere, args.backend)
 
 
-async def only_running(session: Session, place: Where) -> str:
-    """Return the name of the only job that runs; warm replicas without a run do not.
+def exactly(job: Job) -> Where:
+    """Return the place of one job: another one may have the same name elsewhere."""
+    return Where(job.context, job.place if job.on_cluster else "", backend=job.backend)
+
+
+async def running_job(
+    args: argparse.Namespace, caller: Caller, name: str | None = None
+) -> tuple[Backend, Job, Status]:
+    """Return the job that a verb names, or the only one that runs.
+
+    Args:
+        args: The verb's arguments.
+        caller: Who calls it.
+        name: The job's name, if it is only a part of the verb's argument.
+
+    Raises:
+        UsageError: The verb names none, and none runs, or several.
+        NoSuchJob: There is no such job.
+    """
+    place = where(args)
+    if asked := args.name if name is None else name:
+        return await caller.session.find(asked, place)
+    job = await only_running(caller.session, place)
+    return await caller.session.find(job.name, exactly(job))
+
+
+async def only_running(session: Session, place: Where) -> Job:
+    """Return the only job that runs; warm replicas without a run do not.
 
     Raises:
         UsageError: None runs, or several.
@@ -87,7 +114,7 @@ async def only_running(session: Session, place: Where) -> str:
                 waits = await found_runs.is_idle(session.backend(job.backend), job)
             (idle if waits else running).append(job)
     if len(running) == 1:
-        return running[0].name
+        return running[0]
     if not running:
         told = [f"The replicas of {one.reference} wait for their next run. " for one in idle]
         raise UsageError("no job runs.", f"{''.join(told[:3])}`%ciao jobs` lists all jobs.")

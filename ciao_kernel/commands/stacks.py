@@ -13,8 +13,7 @@ from ciao_kernel.commands.shared_arguments import (
     add_replica,
     check_runs,
     chosen,
-    only_running,
-    where,
+    running_job,
 )
 
 
@@ -37,9 +36,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the picture."""
     from ciao_kernel.session.inspection import picture, query
 
-    place = where(args)
-    name = args.name or await only_running(caller.session, place)
-    backend, job, status = await caller.session.find(name, place)
+    backend, job, status = await running_job(args, caller)
     check_runs(job, status)
     found = await query.ask(backend, job, chosen(args.replica, job))
     if args.output == "json":

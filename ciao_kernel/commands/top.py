@@ -14,8 +14,8 @@ from ciao_kernel.commands.shared_arguments import (
     add_replica,
     check_runs,
     chosen,
-    only_running,
-    where,
+    exactly,
+    running_job,
 )
 from ciao_kernel.errors import UsageError
 
@@ -51,15 +51,9 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise UsageError(
             "--watch needs a terminal.", "Without it the command looks once, also in a notebook."
         )
-    place = where(args)
-    name = args.name or await only_running(caller.session, place)
-    looked = False
+    backend, job, status = await running_job(args, caller)
+    check_runs(job, status)
     while True:
-        backend, job, status = await caller.session.find(name, place)
-        if status.over and looked:
-            caller.write(f"{job.name} is over: {status.state}.\n")
-            return
-        check_runs(job, status)
         report = await query.usage(backend, job, chosen(args.replica, job))
         if args.output == "json":
             records = [{**asdict(one), "replica": str(one.replica)} for one in report.replicas]
@@ -69,5 +63,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             caller.write(f"{clear}{usage_table.text(job, report)}\n")
         if not args.watch:
             return
-        looked = True
         await asyncio.sleep(_PAUSE_CLUSTER if job.on_cluster else _PAUSE)
+        backend, job, status = await caller.session.find(job.name, exactly(job))
+        if status.over:
+            caller.write(f"{job.name} is over: {status.state}.\n")
+            return

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import answers, sampler, stack_reader
+from ciao_kernel.delivery.inspection import answers, process_state, sampler, stack_reader
 from ciao_kernel.model import Source, SourceFile
 from ciao_kernel.model.stacks import Answer, ProcessStacks
 
@@ -87,7 +87,7 @@ def _json(found: list[dict[str, Any]]) -> bytes:
 def programs(tmp_path: Path) -> Iterator[Programs]:
     made = Programs(tmp_path)
     yield made
-    for pid in [one["pid"] for one in stack_reader.look(made.mark, str(tmp_path), 0.01)]:
+    for pid in [pid for pid, _ in process_state.processes(made.mark)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for one in made.started:
@@ -181,6 +181,42 @@ def test_children_by_fork_and_spawn(programs: Programs) -> None:
     found = programs.until(lambda all_: len(at_work(all_)) == 3)
     parents = [one.parent for one in at_work(found)]
     assert parents.count(started.pid) == 2  # and the fork server
+
+
+CHILDREN = "for i in $(seq 70); do sleep 1000 & done; echo begins; wait"
+"""A program with more children than are asked, as of the data loaders of several processes."""
+
+
+@pytest.mark.parametrize("way", ["stacks", "samples"])
+def test_no_replica_loses_its_own_processes_by_the_children_of_others(
+    programs: Programs, way: str
+) -> None:
+    name, _, value = programs.mark.partition("=")
+
+    def start(replica: str, *command: str) -> int:
+        made = subprocess.Popen(
+            command,
+            env={**os.environ, name: value, "CIAO_REPLICA": replica},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        programs.started.append(made)
+        return made.pid
+
+    first = start("worker-0", "sh", "-c", CHILDREN)
+    assert programs.started[0].stdout
+    assert programs.started[0].stdout.readline() == "begins\n"
+    own = {("worker-0", first)}
+    # Behind the children, by its number, as a process that was started again is.
+    own |= {(one, start(one, "sleep", "1000")) for one in ("worker-0", "worker-1")}
+    if way == "stacks":
+        found = stack_reader.look(programs.mark, str(programs.folder), 0.01)
+    else:
+        found = sampler.sample(programs.mark, str(programs.folder), 0.01, lambda _: False)
+    told = [(one["replica"], one["pid"]) for one in found]
+    assert own <= set(told)
+    assert Counter(replica for replica, _ in told) == {"worker-0": 64, "worker-1": 1}
+    assert told == sorted(told, key=lambda one: one[1])
 
 
 def test_a_process_without_the_handler_gets_no_signal(programs: Programs) -> None:

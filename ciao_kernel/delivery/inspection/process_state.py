@@ -29,6 +29,23 @@ def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield int(name), {name: value for name, _, value in pairs}
 
 
+def to_ask(mark: str) -> list[tuple[int, dict[str, str]]]:
+    """Return number and environment of the processes of a job that are asked, by number.
+
+    Of a replica with too many, those that it started go before the children of these.
+    """
+    found = list(processes(mark))
+    replicas = {pid: variables.get("CIAO_REPLICA", "") for pid, variables in found}
+    children = {pid for pid, name in replicas.items() if replicas.get(stat(pid)[1]) == name}
+    counts: dict[str, int] = {}
+    kept = set()
+    for pid in sorted(replicas, key=lambda pid: (pid in children, pid)):
+        counts[replicas[pid]] = counts.get(replicas[pid], 0) + 1
+        if counts[replicas[pid]] <= MOST:
+            kept.add(pid)
+    return [one for one in found if one[0] in kept]
+
+
 def on_processor(pid: int) -> int:
     """Return for how long the main thread of a process has run; nanoseconds."""
     try:

@@ -31,13 +31,12 @@ from ciao_kernel.delivery.inspection.handler_access import (
     open_file,
 )
 from ciao_kernel.delivery.inspection.process_state import (
-    MOST,
     catches,
     command,
     on_processor,
-    processes,
     signals,
     stat,
+    to_ask,
 )
 from ciao_kernel.delivery.inspection.program_lines import folders, is_own, with_text
 from ciao_kernel.delivery.inspection.stack_texts import dumped
@@ -77,7 +76,7 @@ def sample(
         seconds: How long.
         goes_on: Waits so many seconds; returns False if nobody needs the result any more.
     """
-    found = [_Process(pid, variables) for pid, variables in processes(mark)][:MOST]
+    found = [_Process(pid, variables) for pid, variables in to_ask(mark)]
     own_folders = folders(own, [one.variables for one in found])
     sampled = [one for one in found if one.begin(lambda path: is_own(path, own_folders))]
     began, turn = time.monotonic(), 0

@@ -19,12 +19,12 @@ from typing import Any
 
 from ciao_kernel.delivery.inspection.handler_access import ASK, DUMP, WAKE, find, is_in_c, open_file
 from ciao_kernel.delivery.inspection.process_state import (
-    MOST,
     catches,
     command,
     on_processor,
     processes,
     stat,
+    to_ask,
 )
 from ciao_kernel.delivery.inspection.program_lines import folders, with_text
 from ciao_kernel.delivery.inspection.stack_texts import answered, dumped
@@ -44,7 +44,7 @@ def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
         own: Folder of the program; the lines of its files are read.
         patience: Seconds for the answers in Python, and the same again for those in C.
     """
-    asked = [_Process(pid, variables) for pid, variables in processes(mark)][:MOST]
+    asked = [_Process(pid, variables) for pid, variables in to_ask(mark)]
     try:
         for one in asked:
             one.ask()
