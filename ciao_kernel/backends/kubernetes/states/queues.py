@@ -1,12 +1,14 @@
 """Jobs that wait in a queue of Kueue: what it says about them, and when it lets them run.
 
 Kueue keeps a job suspended until its queue has room for all replicas. Why a job waits is read by
-:mod:`.workloads`, and its place in the queue by :mod:`.queue_place`.
+:mod:`.workloads`, and its place in the queue by :mod:`.queue_place`. Somebody may suspend it too,
+by its Workload, or by its own field if Kueue does not manage its kind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +20,7 @@ from ciao_kernel.backends.kubernetes.states.queue_place import QueuePlace
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, State, Status
-from ciao_kernel.model.status import QUEUED
+from ciao_kernel.model.status import QUEUED, SUSPENDED
 from ciao_kernel.model.times import span
 from ciao_kernel.visible_text import short
 
@@ -57,8 +59,9 @@ class QueueReasons:
         client: The API server.
         job: The job.
         on_new_reason: Called when there is a new reason or place.
-        certain: Seconds after which a queue that is too small counts as such. Kueue tries kinds of
-            nodes in several rounds, and each round may name only the small ones.
+        certain: Seconds after which a queue that is too small counts as such, and a job without a
+            Workload as suspended by somebody. Kueue tries kinds of nodes in several rounds, and
+            each round may name only the small ones; it makes a Workload within moments.
     """
 
     def __init__(
@@ -78,12 +81,18 @@ class QueueReasons:
         self._workload = workloads.Workload(client, job)
         self._place = QueuePlace(client, job, on_new_reason)
         self._now = client.clock.now
-        self._reason = ""
+        self._told: workloads.Answer | None = None
+        """The newest answer about this wait; None if there is none yet."""
+        self._is_readable: bool | None = None
+        """Whether the Workload may be read; None while that is not known."""
         self._since = 0.0
         """When the wait began; 0 while the job does not wait."""
         self._said = ""
         """The last sentence about this wait."""
         self._ran = False
+        self._is_suspended = False
+        self._was_inactive = False
+        """Whether its Workload was inactive during this wait."""
         self._notice: str | None = None
 
     async def close(self) -> None:
@@ -102,12 +111,7 @@ class QueueReasons:
             uid: Its uid.
         """
         if now.reason != QUEUED:
-            if self._said and not now.state.over:
-                waited = span(time.monotonic() - self._since)
-                self._notice = f"queue {queue_of(item)} admitted {self._job.name} after {waited}."
-            self._ran = self._ran or any(one.state is State.RUNNING for one in now.replicas)
-            self._since, self._said, self._reason = 0.0, "", ""
-            self._place.forget()
+            self._note_admission(now, queue_of(item))
             return None
         began = time.monotonic()
         self._since = self._since or began
@@ -115,6 +119,10 @@ class QueueReasons:
             self._asked = began
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask(uid))
+        if self._waits_for_nobody(began - self._since):
+            return self._suspended(now)
+        if self._is_suspended:  # it is resumed, and waits anew
+            self._is_suspended, self._since = False, began
         self._place.ask(queue_of(item), uid)
         text = words(item, self._reason, self._place.text)
         if self._is_certainly_in_vain() and not self._ran:
@@ -125,6 +133,43 @@ class QueueReasons:
             )
         self._report(text)
         return replace(now, message=text)
+
+    @property
+    def _reason(self) -> str:
+        return self._told.why if self._told else ""
+
+    def _note_admission(self, now: Status, queue: str) -> None:
+        """Note that the job does not wait, and say so if it was told that it did."""
+        if not now.state.over and (self._said or self._was_inactive):
+            waited = span(time.monotonic() - self._since) if self._said else "it was resumed"
+            self._notice = f"queue {queue} admitted {self._job.name} after {waited}."
+        self._ran = self._ran or any(one.state is State.RUNNING for one in now.replicas)
+        if self._ran and queue and self._is_readable is None and self._asking is None:
+            self._asking = asyncio.ensure_future(self._ask_for_right())
+        self._since, self._said, self._told = 0.0, "", None
+        self._is_suspended = self._was_inactive = False
+        self._place.forget()
+
+    def _waits_for_nobody(self, waited: float) -> bool:
+        """Return whether somebody has suspended the job: its queue will not let it run."""
+        told = self._told
+        if told is None or told.exists is None:
+            return False
+        return not told.active if told.exists else waited >= self._certain
+
+    def _suspended(self, now: Status) -> Status:
+        """Return the status of a job that somebody has suspended; say so, once."""
+        until = f"until `ciao resume {self._job.reference}`"
+        if not self._is_suspended:
+            self._is_suspended, self._said = True, ""
+            self._place.forget()
+            # A change of the job's own field is told as such, by whoever follows it.
+            if self._told and self._told.exists:
+                self._was_inactive = True
+                pods = ", and its pods are deleted" if self._ran else ""
+                self._notice = f"{self._job.name} is suspended{pods} {until}."
+        why = f": {short(self._reason, _LONGEST)}" if self._reason else ""
+        return replace(now, reason=SUSPENDED, message=f"is suspended {until}{why}")
 
     def _is_certainly_in_vain(self) -> bool:
         if not workloads.waits_in_vain(self._reason):
@@ -141,20 +186,33 @@ class QueueReasons:
 
     def _report(self, text: str) -> None:
         """Say that the job waits: at once if it ran before, else if it waits longer than most."""
-        if self._said or not (self._ran or time.monotonic() - self._since > _SOON):
+        told = self._told
+        if self._said or (told and told.exists is False):  # perhaps somebody has suspended it
             return
-        again = "has lost its place, and its pods are deleted; it " if self._ran else ""
+        lost = self._ran and not self._was_inactive
+        # Else the Workload tells at once whether somebody has suspended it.
+        certain = told is not None or self._is_readable is False
+        if not (lost and certain) and time.monotonic() - self._since <= _SOON:
+            return
+        again = "has lost its place, and its pods are deleted; it " if lost else ""
         self._said, self._notice = text, f"{self._job.name} {again}{text}."
 
     async def _ask(self, uid: str) -> None:
         try:
             async with asyncio.timeout(_ASK_FOR):
-                told = await self._workload.why(uid)
+                told = await self._workload.ask(uid)
         except Refused as error:
             self._denied += error.code == 403
             return
         except (ClusterFault, TimeoutError):
             return
-        if told != self._reason:
-            self._reason = told
+        self._is_readable = told.exists is not None
+        if told != self._told:
+            self._told = told
             self._on_new_reason()
+
+    async def _ask_for_right(self) -> None:
+        """Ask while the job runs: if it loses its place, the cell says so at once."""
+        with contextlib.suppress(Refused, ClusterFault, TimeoutError):
+            async with asyncio.timeout(_ASK_FOR):
+                self._is_readable = await self._workload.is_readable()

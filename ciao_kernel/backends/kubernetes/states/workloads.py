@@ -11,6 +11,7 @@ Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassi
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
@@ -33,6 +34,18 @@ _CUT = "..."
 """End of a message of an event of which Kueue left out the rest (``TruncateEventMessage``)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of a job's Workload."""
+
+    why: str = ""
+    """Why the job waits, in all of Kueue's words; "" if nothing tells."""
+    exists: bool | None = None
+    """Whether the job has one; None: this user may not read it."""
+    active: bool = True
+    """False if it is made inactive (``ciao suspend``): then the job waits for no place."""
+
+
 class Workload:
     """Reads why a job waits.
 
@@ -45,8 +58,16 @@ class Workload:
         self._client, self._job = client, job
         self._name = ""
 
-    async def why(self, uid: str) -> str:
-        """Return why the job waits, in all of Kueue's words; "" if nothing tells.
+    async def is_readable(self) -> bool:
+        """Return whether this user may read it.
+
+        Raises:
+            Refused, ClusterFault: From the client.
+        """
+        return all(await allowed(self._client, self._job.place, *READ))
+
+    async def ask(self, uid: str) -> Answer:
+        """Return why the job waits, and whether its queue is what it waits for.
 
         Args:
             uid: The job's uid.
@@ -54,9 +75,15 @@ class Workload:
         Raises:
             Refused, ClusterFault: From the client.
         """
-        may = all(await allowed(self._client, self._job.place, *READ))
-        if may and (told := condition(await of_job(self._client, self._job.place, uid))):
-            return told
+        if not await self.is_readable():
+            return Answer(await self._told_by_events(uid))
+        item = await of_job(self._client, self._job.place, uid)
+        if not item:
+            return Answer(exists=False)
+        why = condition(item) or await self._told_by_events(uid)
+        return Answer(why, exists=True, active=get(item, "spec", "active") is not False)
+
+    async def _told_by_events(self, uid: str) -> str:
         if not self._name:
             self._name = name(await self._events(f"involvedObject.uid={uid}"))
         if not self._name:

@@ -286,3 +286,76 @@ def test_a_job_that_ran_is_not_given_up() -> None:
     found, _ = told(Server(events, [workload(LARGE)]), RUNS, WAITS, WAITS)
     assert found[-1]
     assert found[-1].state is State.PENDING
+
+
+def active(value: bool, message: str = "waits") -> Any:
+    return {**workload(message), "spec": {"active": value}}
+
+
+def test_a_job_whose_workload_is_inactive_is_suspended_until_it_is_resumed() -> None:
+    server = Server(events, [active(value=False, message="The workload is deactivated")])
+    (_, first, then), notices = told(server, RUNS, WAITS, WAITS)
+    assert first
+    assert then
+    assert (then.state, then.reason, then.word) == (State.PENDING, "Suspended", "Suspended")
+    assert then.message == "is suspended until `ciao resume mnist`: The workload is deactivated"
+    assert notices == ["mnist is suspended, and its pods are deleted until `ciao resume mnist`."]
+
+
+def test_a_job_that_never_ran_and_is_suspended_has_no_pods_to_lose() -> None:
+    server = Server(events, [active(value=False)])
+    _, notices = told(server, WAITS, WAITS, WAITS)
+    assert notices == ["mnist is suspended until `ciao resume mnist`."]
+
+
+class Resumed(Server):
+    """Has a Workload that is active again when it is read for the second time."""
+
+    async def get(self, path: str, *, fieldSelector: str = "", labelSelector: str = "") -> Any:
+        found = await super().get(path, fieldSelector=fieldSelector, labelSelector=labelSelector)
+        self.workloads = [active(value=True)]
+        return found
+
+
+def test_a_job_that_is_resumed_waits_again_and_has_lost_no_place() -> None:
+    server = Resumed(events, [active(value=False)])
+    found, notices = told(server, RUNS, WAITS, WAITS, WAITS, RUNS)
+    assert [one.reason if one else "" for one in found] == ["", "Queued", "Suspended", "Queued", ""]
+    assert notices == [
+        "mnist is suspended, and its pods are deleted until `ciao resume mnist`.",
+        "queue team admitted mnist after it was resumed.",
+    ]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_job_that_is_resumed_and_has_no_place_yet_says_that_it_waits() -> None:
+    _, notices = told(Resumed(events, [active(value=False)]), WAITS, WAITS, WAITS, RUNS)
+    assert notices == [
+        "mnist waits in queue team.",
+        "mnist is suspended until `ciao resume mnist`.",
+        "mnist waits in queue team: waits.",
+        "queue team admitted mnist after 0s.",
+    ]
+
+
+def test_a_job_that_loses_its_place_says_so_when_its_workload_is_known() -> None:
+    server = Server(events, [active(value=True)])
+    _, notices = told(server, RUNS, WAITS, WAITS)
+    assert notices == [
+        "mnist has lost its place, and its pods are deleted; it waits in queue team: waits."
+    ]
+
+
+def test_a_job_that_kueue_does_not_manage_is_suspended_by_somebody() -> None:
+    """The change of its own field is told by whoever follows it."""
+    found, notices = told(Server(events, []), RUNS, WAITS, WAITS, RUNS)
+    assert [one.reason if one else "" for one in found] == ["", "Queued", "Suspended", ""]
+    assert found[2]
+    assert found[2].message == "is suspended until `ciao resume mnist`"
+    assert notices == []
+
+
+def test_a_job_without_a_workload_gets_some_seconds_for_it() -> None:
+    found, notices = told(Server(events, []), RUNS, WAITS, WAITS, certain=60.0)
+    assert [one.reason for one in found if one] == ["Queued", "Queued"]
+    assert notices == []
