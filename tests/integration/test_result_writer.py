@@ -136,6 +136,55 @@ def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path
     )
 
 
+TABLES = """\
+import sys
+sys.modules["pyarrow"] = None
+import pandas as pd
+rows = pd.DataFrame({"city": ["01", "NA"], "year": [3, 4], "size": [0.5, 1.5]})
+one, two = rows.set_index("city")["size"], rows.set_index(["city", "year"])
+lost = pd.DataFrame({"a": [1, "x"]})
+curve = [(0, 0.5), (1, 0.25)]
+"""
+
+
+def test_tables_without_pyarrow_and_tuples_come_back_as_they_were(
+    folder: Path, tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    (folder / "program.py").write_text(TABLES)
+    names = {NAMES: "one two curve lost"}
+    assert run(folder, str(folder / "program.py"), **names) == ""
+    assert run(folder, str(folder / "program.py"), target=str(folder / "message"), **names) == ""
+    assert values_message.unpack((folder / "message").read_text(), tmp_path / "unpacked")
+    rows = pandas.DataFrame({"city": ["01", "NA"], "year": [3, 4], "size": [0.5, 1.5]})
+    expected = {"one": rows.set_index("city")["size"], "two": rows.set_index(["city", "year"])}
+    for place in (folder / "values", tmp_path / "unpacked"):
+        found = results.Results(place)
+        pandas.testing.assert_series_equal(found["one"], expected["one"])
+        pandas.testing.assert_frame_equal(found["two"], expected["two"])
+        assert found["curve"] == [(0, 0.5), (1, 0.25)]
+        assert found.fault("lost") == (
+            "lost, a DataFrame, cannot come back: without pyarrow it would be a CSV file, which "
+            "does not keep the values of 'a', which are not all text."
+        )
+
+
+def test_a_message_has_no_room_for_layouts_of_any_size(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    (folder / "program.py").write_text(
+        "import sys\nsys.modules['pyarrow'] = None\nimport pandas as pd\nsmall = 1\n"
+        "mixed = [(1,) if n % 2 else [1] for n in range(200)]\n"
+        "wide = pd.DataFrame([[n if n % 2 else 'x' for n in range(200)]])\n"
+    )
+    names = {NAMES: "small mixed wide"}
+    run(folder, str(folder / "program.py"), target=str(folder / "message"), **names)
+    assert values_message.unpack((folder / "message").read_text(), tmp_path / "unpacked")
+    found = results.Results(tmp_path / "unpacked")
+    assert found["small"] == 1
+    assert found["mixed"] == [[1]] * 200
+    assert "tables with so many columns" in found.fault("wide")
+
+
 @pytest.mark.parametrize("replica", ["worker-0", "worker-1"])
 def test_what_a_message_cannot_hold_becomes_files_of_the_deciding_replica(
     folder: Path, tmp_path: Path, replica: str

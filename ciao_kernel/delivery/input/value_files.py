@@ -9,7 +9,8 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
-from ciao_kernel.delivery.input.value_formats import NotStorable, suffix_of, to_bytes
+from ciao_kernel.delivery.input.value_formats import NotStorable, described, suffix_of, to_bytes
+from ciao_kernel.delivery.input.value_layouts import LostInCsv, layout
 from ciao_kernel.errors import SpecError
 
 _CONVERSIONS = {
@@ -27,8 +28,8 @@ _CONVERSIONS = {
 """Expressions that make a value storable, by an attribute of its type. The first match counts."""
 
 
-def encode(name: str, value: Any) -> tuple[str, bytes]:
-    """Return the suffix and the bytes of a value's file.
+def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
+    """Return the suffix and the bytes of a value's file, and what the file does not tell.
 
     Args:
         name: Name of the variable.
@@ -39,7 +40,8 @@ def encode(name: str, value: Any) -> tuple[str, bytes]:
     """
     suffix = suffix_of(type(value))
     try:
-        return to_bytes(name, value)
+        found, data = to_bytes(name, value)
+        return found, data, layout(found, *described(name, value, found))
     except NotStorable as error:
         expression = name if error.value is value else _expression_of(name, value, error.value)
         kind = type(error.value)
@@ -60,7 +62,9 @@ def encode(name: str, value: Any) -> tuple[str, bytes]:
 
 
 def _table_hint(error: Exception) -> str:
-    """Return the hint for a table that Parquet cannot store."""
+    """Return the hint for a table that Parquet or CSV cannot store."""
+    if isinstance(error, LostInCsv):
+        return "Install pyarrow for the notebook and the replicas: it keeps tables as they are"
     duplicate = "duplicate" in str(error).lower()
     return "Give each column a unique name" if duplicate else "Give each column one type"
 

@@ -75,6 +75,20 @@ def to_bytes(name: str, value: Any, *, arrays: bool = False) -> tuple[str, bytes
     return "json", text.encode()
 
 
+def described(name: str, value: Any, suffix: str) -> tuple[Any, int]:
+    """Return what a layout describes (value_layouts.py): a value, or its table and index levels.
+
+    Args:
+        name: Name of the variable.
+        value: Its value.
+        suffix: The suffix of its file.
+    """
+    if suffix != "csv":
+        return value, 0
+    frame = _frame(name, value)
+    return frame, _index_levels(frame)
+
+
 class NotStorable(TypeError):
     """No format stores this value, or this part of one."""
 
@@ -85,6 +99,15 @@ class NotStorable(TypeError):
 
 def _table(name: str, value: Any) -> tuple[str, bytes]:
     """Return a pandas object as Parquet, with types and index; as CSV without pyarrow."""
+    frame = _frame(name, value)
+    try:
+        return "parquet", frame.to_parquet(engine="pyarrow")
+    except ImportError:
+        return "csv", frame.to_csv(index=_index_levels(frame) > 0).encode()
+
+
+def _frame(name: str, value: Any) -> Any:
+    """Return a pandas object as a data frame."""
     frame, kind = value, type(value)  # ask the type: a value has its columns as attributes
     if hasattr(kind, "levels"):  # a MultiIndex
         names = [str(number) if one is None else one for number, one in enumerate(value.names)]
@@ -92,12 +115,14 @@ def _table(name: str, value: Any) -> tuple[str, bytes]:
     elif not hasattr(kind, "columns"):  # One column; .squeeze("columns") turns it into a Series.
         index = {} if hasattr(kind, "index") else {"index": False}
         frame = value.to_frame(**index, name=name if value.name is None else value.name)
-    try:
-        return "parquet", frame.to_parquet(engine="pyarrow")
-    except ImportError:
-        # A default index is created again when the file is read.
-        is_default = frame.index.equals(type(frame)(index=range(len(frame))).index)
-        return "csv", frame.to_csv(index=not is_default).encode()
+    return frame
+
+
+def _index_levels(frame: Any) -> int:
+    """Return the levels of an index; 0 if it is created again when a file without it is read."""
+    if frame.index.nlevels == 1 and frame.index.name is None:
+        return 0 if frame.index.equals(type(frame)(index=range(len(frame))).index) else 1
+    return int(frame.index.nlevels)
 
 
 def _npy(value: Any) -> bytes:

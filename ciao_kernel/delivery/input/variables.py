@@ -64,7 +64,7 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
     requested = {name: _value(name, variables) for name in names}
     code = [name for name, value in requested.items() if is_code(value)]
     definitions = collect(code, variables or {})
-    stored: dict[str, tuple[str, str]] = {}
+    stored: dict[str, tuple[str, str, dict[str, Any]]] = {}
     dependencies = {
         name: user for name, user in definitions.values.items() if name not in requested
     }
@@ -73,10 +73,10 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
             continue
         value = _value(name, variables)
         if name in dependencies:
-            suffix, data = _encode_dependency(dependencies[name], name, value)
+            suffix, data, layout = _encode_dependency(dependencies[name], name, value)
         else:
-            suffix, data = encode(name, value)
-        stored[name] = f"{name}.{suffix}", base_type(type(value))
+            suffix, data, layout = encode(name, value)
+        stored[name] = f"{name}.{suffix}", base_type(type(value)), layout
         _add(files, f"{FOLDER}/{name}.{suffix}", data, name)
     if code or MODULE in source.imports:
         path = f"{MODULE}.py"
@@ -92,8 +92,8 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
     return replace(source, files=tuple(files[path] for path in sorted(files)))
 
 
-def _encode_dependency(requested: str, name: str, value: Any) -> tuple[str, bytes]:
-    """Return suffix and bytes of a value that a function uses, which the user has not named."""
+def _encode_dependency(requested: str, name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
+    """Encode a value that a function uses, which the user has not named."""
     if _SECRET_NAME.search(name):
         raise input_error(
             f"%input cannot take {requested}: it uses {name}, which may be a password.",
@@ -124,7 +124,7 @@ def _add(files: dict[str, SourceFile], path: str, data: bytes, name: str) -> Non
     files[path] = SourceFile(path, data, size=len(data))
 
 
-def _module(stored: Mapping[str, tuple[str, str]], definitions: Definitions) -> str:
+def _module(stored: Mapping[str, tuple[str, str, dict[str, Any]]], definitions: Definitions) -> str:
     """Return the module that a program imports as ``ciao_input``."""
     from ciao_kernel.delivery.input import input_loader
 

@@ -31,6 +31,8 @@ such a name."""
 _MESSAGE = 4096
 """Bytes of a termination message that the kubelet keeps (Kubernetes, "Customizing the termination
 message")."""
+_LAYOUT = 500
+"""Characters that a message has for the layout of a value."""
 _DIGEST = 16
 """Characters of a digest in the message."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -88,22 +90,27 @@ def _write(process: int, here: str) -> None:
         return
     sys.path.insert(0, here)
     formats = importlib.import_module("ciao_value_formats")
+    layouts = importlib.import_module("ciao_value_layouts")
     sys.path.remove(here)
     entries: dict[str, dict[str, Any]] = {}
     files: dict[str, bytes] = {}
     for name, value in found.items():
         try:
             suffix, data = formats.to_bytes(name, value, arrays=True)
+            layout = layouts.layout(suffix, *formats.described(name, value, suffix))
         except Exception as error:
             entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
             continue
         file = f"{name}.{suffix}"
         entries[name] = {"type": formats.base_type(type(value)), "file": file, "size": len(data)}
+        if layout:
+            entries[name]["layout"] = layout
         files[name] = data
     index = {"names": names, "values": entries}
     if os.path.isdir(target):
         _to_folder(target, index, files)
     else:
+        _shorten(entries, files)
         _to_message(target, index, files)
 
 
@@ -112,6 +119,19 @@ def _reason(error: Exception) -> str:
     if part is not None:
         return f"no file format stores a {type(part).__name__}"
     return str(error).strip().split("\n")[0][:200] or type(error).__name__
+
+
+def _shorten(entries: dict[str, dict[str, Any]], files: dict[str, bytes]) -> None:
+    """Leave out layouts that would take the room of the values in a message.
+
+    A value without the places of its tuples has lists; a table could not be read.
+    """
+    for entry in entries.values():
+        if len(json.dumps(entry.get("layout"))) > _LAYOUT:
+            del entry["layout"]
+            if entry["file"].endswith(".csv"):
+                del files[entry.pop("file").rpartition(".")[0]]
+                entry["fault"] = "without pyarrow, tables with so many columns do not come back"
 
 
 def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:

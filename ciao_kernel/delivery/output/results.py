@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ciao_kernel.delivery import replica_files, replica_program, site_folder
-from ciao_kernel.delivery.input import input_loader, value_formats
+from ciao_kernel.delivery.input import input_loader, value_formats, value_layouts
 from ciao_kernel.delivery.output import keeper_program, large_values, result_views, result_writer
 from ciao_kernel.delivery.output.large_values import LargeValues
 from ciao_kernel.delivery.output.result_writer import (
@@ -47,7 +47,11 @@ _RUN = "run-"
 
 def with_files(source: Source, spec: JobSpec) -> Source:
     """Return a source with what a replica needs to write its values, and to keep its files."""
-    values = {"ciao_value_formats.py": value_formats, "ciao_result_writer.py": result_writer}
+    values = {
+        "ciao_value_formats.py": value_formats,
+        "ciao_value_layouts.py": value_layouts,
+        "ciao_result_writer.py": result_writer,
+    }
     if spec.output_names:
         source = site_folder.add(source, _texts(values))
     if not (spec.kept_paths or spec.output_names):  # values may be too large for a message
@@ -189,8 +193,10 @@ class Results(Mapping[str, Any]):
         if name not in self._read:
             if fault := self.fault(name):
                 raise KeyError(fault)
-            kind = str(self._entries[name].get("type"))
-            self._read[name] = _value(self._path(name), kind)
+            entry = self._entries[name]
+            layout = entry.get("layout")
+            layout = layout if isinstance(layout, dict) else {}
+            self._read[name] = _value(self._path(name), str(entry.get("type")), layout)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -221,7 +227,10 @@ class Results(Mapping[str, Any]):
         """Return why there is no value of a name, as a sentence; "" if there is one."""
         entry = self._entries.get(name)
         if not self.arrived:
-            return f"{name} has not come back: the program has not ended, or not by itself."
+            return (
+                f"{name} has not come back: the program has not ended, had no such variable at "
+                "its end, or did not end by itself."
+            )
         if entry is None and self._cut and name in self.names:
             return (
                 f"{name} has not come back: the pod has so many containers that the cluster has "
@@ -261,14 +270,16 @@ class Results(Mapping[str, Any]):
         return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {_INSTEAD}"
 
 
-def _value(path: Path, kind: str) -> Any:
+def _value(path: Path, kind: str, layout: dict[str, Any]) -> Any:
     try:
-        return input_loader.read(path, kind)
+        return input_loader.read(path, kind, layout)
     except ImportError as error:
         if path.suffix == ".safetensors":
             error.add_note(f"The value is the file {path}. `%pip install safetensors` reads it.")
             raise
-    return input_loader.read(path, "")  # the kernel has no torch, for example: an array then
+    return input_loader.read(
+        path, "", layout
+    )  # the kernel has no torch, for example: an array then
 
 
 def _texts(modules: Mapping[str, ModuleType]) -> dict[str, str]:

@@ -187,6 +187,7 @@ def tensor() -> Any:
     "make",
     [
         lambda: (1, [2, "ä"], None),
+        lambda: {"all": [(1, 2), (3, 4)], "at": ((), [()], {"is": (None,)}), "0": [[1], (2,)]},
         lambda: b"\x00\xff",
         lambda: bytearray(b"\x00"),
         lambda: np.arange(4, dtype="int16"),
@@ -203,6 +204,85 @@ def test_values_have_their_types_again(make: Any, tmp_path: Path) -> None:
     assert isinstance(back, type(value))
     same = getattr(back, "equals", functools.partial(_same, back))
     assert same(value)
+
+
+@pytest.fixture
+def no_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel, and a replica, without the package."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+
+CITIES = {"city": ["a", "b", "NA"], "year": [3, 4, 4], "size": [0.1, float("nan"), 1e300]}
+CODES = {"zip": ["01234", "00042", "NA"], "label": ["", "x, y", 'a\n"b"'], "none": [None, "x", "1"]}
+TIMES = pd.date_range("2026-03-28", periods=3, tz="Europe/Berlin", name="day")
+WIDTHS = {
+    "small": np.array([0.1, 1, 255], "float32"),
+    "byte": np.array([0, 1, 255], "uint8"),
+    "flag": [True, False, True],
+    "maybe": pd.array([1, None, 3], "Int64"),
+    "after": pd.to_timedelta([1, None, 3], "h"),
+    "kind": pd.Categorical(list("aba")),
+}
+
+
+@pytest.mark.usefixtures("no_pyarrow")
+@pytest.mark.parametrize(
+    "value",
+    [
+        pd.DataFrame(CITIES).groupby("city")["size"].sum(),
+        pd.DataFrame(CITIES).set_index("city"),
+        pd.DataFrame(CITIES).set_index(["city", "year"]),
+        pd.DataFrame(CITIES).set_index(["city", "year"])["size"],
+        pd.DataFrame(CITIES).pivot_table(index="city", columns="year", values="size"),
+        pd.DataFrame(CODES),
+        pd.DataFrame(CODES, dtype=object),
+        pd.DataFrame(CODES).set_index("zip"),
+        pd.DataFrame(WIDTHS, index=TIMES),
+        pd.DataFrame({"when": TIMES.tz_localize(None)}),
+        pd.DataFrame([[1, 2.5], [3, 4]]),
+        pd.DataFrame([[1, 2.5], [3, 4]], index=[7, 7]),
+        pd.Series(["001", "002"], name="value"),
+        pd.Index(["01", "NA"], name="code"),
+        pd.MultiIndex.from_tuples([("01", 1), ("NA", 2)], names=["code", "number"]),
+    ],
+)
+def test_tables_without_pyarrow_are_the_same_again(value: Any, tmp_path: Path) -> None:
+    back = program(tmp_path, "from ciao_input import value", ["value"], {"value": value}).value
+    assert [one.suffix for one in (tmp_path / "input").iterdir()] == [".csv"]
+    if isinstance(value, pd.DataFrame):
+        pd.testing.assert_frame_equal(back, value, check_freq=False, check_column_type=False)
+    elif isinstance(value, pd.Series):
+        pd.testing.assert_series_equal(back, value)
+    else:
+        assert back.equals(value)
+        assert back.names == value.names
+
+
+@pytest.mark.usefixtures("no_pyarrow")
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (pd.DataFrame({"a": [1, "x"]}), "the values of 'a', which are not all text"),
+        (pd.DataFrame({"a": ["x\0y"]}), "the values of 'a', which are not all text"),
+        (pd.DataFrame({"a": ["", None]}), "which values of 'a' are missing"),
+        (pd.DataFrame({"a": np.array([1j])}), "the type of 'a', complex128"),
+        (pd.DataFrame({"a": pd.Categorical(["x"], ["y", "x"])}), "the categories of 'a'"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "columns of one name"),
+        (pd.DataFrame([[1, 2]], columns=["a", 1]), "names of columns that are not text"),
+        (pd.DataFrame({"a": [1]}, index=pd.Index([2], name=(1,))), "names of index levels"),
+    ],
+)
+def test_without_pyarrow_what_csv_loses_is_refused(value: Any, what: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["table"], {"table": value})
+    assert caught.value.message.startswith(
+        "%input cannot take table, a DataFrame: without pyarrow it would be a CSV file, which does "
+        "not keep "
+    )
+    assert what in caught.value.message
+    assert caught.value.hint.startswith("Install pyarrow")
 
 
 def _same(one: Any, other: Any) -> bool:

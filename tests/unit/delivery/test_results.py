@@ -82,6 +82,20 @@ def test_a_type_that_is_not_known_here_is_read_by_its_format(tmp_path: Path) -> 
     assert results.Results(tmp_path / "v")["value"] == [1]
 
 
+def test_a_layout_of_a_pod_may_be_anything(tmp_path: Path) -> None:
+    for number, layout in enumerate([[1], "x", {"tuples": 3}, {"tuples": {"all": [], "at": {}}}]):
+        given = {**entry("value.json", "[[1]]", "builtins.list"), "layout": layout}
+        values_message.unpack(message({"value": given}), tmp_path / str(number))
+        assert results.Results(tmp_path / str(number))["value"] == [[1]]
+
+
+def test_a_value_that_has_not_come_names_each_reason(tmp_path: Path) -> None:
+    assert results.Results(tmp_path).fault("value") == (
+        "value has not come back: the program has not ended, had no such variable at its end, or "
+        "did not end by itself."
+    )
+
+
 def put(place: Path, path: str, text: str) -> str:
     """Take a file as from a pod; return what the message has of its digest."""
     part = place.parent / "part"
