@@ -68,12 +68,13 @@ def find(words: Sequence[str], folder: Path, entry: str) -> Found:
 
 
 def walk(top: Path) -> Iterator[Path]:
-    """Yield the files below a folder, without caches; links to folders are not followed."""
+    """Yield the files below a folder, without caches, and links to folders, not followed."""
     for parent, folders, names in os.walk(top):
         if _ENVIRONMENT_MARK in names:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if name not in CACHES)
+        yield from (path for name in folders if (path := Path(parent, name)).is_symlink())
         for name in sorted(names):
             if (file := Path(parent, name)).is_file():
                 yield file

@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery.input import files, files_option, secret_files
+from ciao_kernel.delivery.input import files, files_option, left_out_modules, secret_files
 from ciao_kernel.delivery.input.boundary import Boundary
 from ciao_kernel.delivery.input.held_file import HeldFile
 from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
@@ -132,6 +132,8 @@ class _Imports:
     """Dotted names that some code imports."""
     _shadowed: list[str] = field(default_factory=list)
     """Folders with modules that an installed package hides."""
+    _left_out: list[str] = field(default_factory=list)
+    """Extension modules, and linked folders with modules."""
 
     @cached_property
     def _ignore_files(self) -> IgnoreFiles:
@@ -170,6 +172,9 @@ class _Imports:
                     f"package; %files={quote(name)} includes the folder"
                 )
 
+        if note := left_out_modules.note(self._left_out, delivered):
+            yield note
+
     def _parse(self, code: str | bytes, package: tuple[str, ...]) -> None:
         try:
             with warnings.catch_warnings():
@@ -204,6 +209,8 @@ class _Imports:
             # A plain cell gets Python's own module too: the kernel has already loaded it.
             return
         package, module = self.folder / parts[0], self.folder / f"{parts[0]}.py"
+        for path in left_out_modules.beside(self.folder, parts[0]):
+            self._left_out.append(path.name)
         # Python's own order: a package, then a module, then a folder without __init__.py.
         if module.is_file() and not (package / "__init__.py").is_file():
             self._add(module)
@@ -218,8 +225,10 @@ class _Imports:
                 raise self._outside_error(parts[0], real)
             # The whole package is delivered: imports by computed names work too.
             for file in files.walk(package):
-                if file.suffix == ".py":
+                if file.suffix == ".py" and not file.is_dir():
                     self._add_package_file(file, parts[0])
+                elif left_out_modules.is_one(file):
+                    self._left_out.append(file.relative_to(self.folder).as_posix())
 
     def _installed(self, name: str) -> bool:
         """Return whether Python finds a module or package of this name outside the folder.

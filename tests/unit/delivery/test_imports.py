@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -215,6 +216,35 @@ def test_ignore_files_hold_for_packages(tmp_path: Path) -> None:
     # %files may include the others.
     source = gather("import own", tmp_path, ("!own",))
     assert len(source.files) == 5
+    assert source.notes == ()
+
+
+def test_what_python_imports_here_and_is_not_delivered_is_said(tmp_path: Path) -> None:
+    write(tmp_path, {"pkg/__init__": "", "shared/sub/__init__": "", "shared/sub/deep": ""})
+    write(tmp_path, {"both": ""})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.csv").touch()
+    (tmp_path / "pkg" / "sub").symlink_to("../shared/sub")
+    (tmp_path / "pkg" / "data").symlink_to("../data")
+    built = [f"fast{EXTENSION_SUFFIXES[0]}", f"both{EXTENSION_SUFFIXES[-1]}", "pkg/_c.abi3.so"]
+    for name in [*built, "other.so"]:
+        (tmp_path / name).touch()
+    source = gather("import pkg.sub", tmp_path)
+    assert [file.path for file in source.modules] == ["pkg/__init__.py"]
+    assert source.notes == (
+        "modules that are not included by themselves: pkg/sub, pkg/_c.abi3.so; "
+        "%files=pkg/sub pkg/_c.abi3.so includes them",
+    )
+    (note,) = gather("import fast", tmp_path).notes
+    assert note.endswith(f"themselves: {built[0]}; %files={built[0]} includes it")
+    source = gather("import both", tmp_path)
+    assert [file.path for file in source.modules] == ["both.py"]
+    assert built[1] in source.notes[0]
+    source = gather("import pkg, fast", tmp_path, ("pkg/sub", "pkg/_c.abi3.so", built[0]))
+    assert [file.path for file in source.files if "sub" in file.path] == [
+        "pkg/sub/__init__.py",
+        "pkg/sub/deep.py",
+    ]
     assert source.notes == ()
 
 
