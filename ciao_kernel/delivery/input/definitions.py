@@ -7,22 +7,18 @@ read them.
 from __future__ import annotations
 import __future__
 
-import ast
 import builtins
 import functools
-import inspect
-import linecache
-import symtable
 import sys
-import textwrap
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ciao_kernel.errors import SpecError
+from ciao_kernel.delivery.input import definition_names
+from ciao_kernel.delivery.input.changed_members import NOTEBOOK
+from ciao_kernel.delivery.input.source_texts import refused, source, unwrapped
 
-_NOTEBOOK = "__main__"
 _IPYTHON_NAMES = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
 """Names that every notebook has; ``open`` is IPython's wrapper of the builtin."""
 _CODE_TYPES = (types.FunctionType, type, type(functools.cache(len)))
@@ -54,63 +50,161 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
         variables: The variables of the notebook.
 
     Raises:
-        SpecError: Code has no source here, or depends on the variables of another function.
+        SpecError: Code has no source here, was changed after its definition, or depends on the
+            variables of another function.
     """
-    parts: dict[str, str] = {}
-    values: dict[str, str] = {}
-    visited: set[str] = set()
-
-    def add(name: str, requested: str) -> None:
-        if name in parts or name in values or name in visited:
-            return
-        visited.add(name)
-        value = variables[name]
-        if (line := _import(name, value)) is not None:
-            parts[name] = line
-        elif is_code(value):
-            text = _source(value, requested, variables)
-            try:
-                used_names = sorted(_globals(text))  # the same text for the same notebook
-            except SyntaxError:
-                why = f"the source of {name} cannot be told from the lines around it."
-                hint = "Define it at the top level of a cell, not inside an if or a with."
-                raise _error(why, hint, requested) from None
-            for used in used_names:
-                if used in variables and not _is_builtin(used, variables[used]):
-                    add(used, requested)
-            true_name = value.__name__
-            parts[name] = text if true_name == name else f"{text}\n{name} = {true_name}\n"
-        else:
-            values[name] = requested
-
+    found = _Collection(variables)
     for name in names:
-        add(name, name)
-    imports = [text for text in parts.values() if text.startswith(("import ", "from "))]
-    others = [text for text in parts.values() if not text.startswith(("import ", "from "))]
-    code = "\n\n".join(["\n".join(imports), *others]).strip() + "\n"
-    future = any(_has_future(variables[name]) for name in parts)
-    return Definitions(code, values, future)
+        found.add(name)
+    code = "\n\n".join(["\n".join(found.imports()), *found.definitions()]).strip() + "\n"
+    future = any(_has_future(variables[name]) for name in found.parts)
+    return Definitions(code, found.values, future)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The text of a function or a class, or of another name of one.
+
+    Args:
+        text: The text.
+        first: Names that it needs when it is defined, such as the bases of a class.
+        later: Names that it needs when it is called.
+    """
+
+    text: str
+    first: frozenset[str]
+    later: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Collection:
+    """What functions and classes need, directly or through others.
+
+    Args:
+        variables: The variables of the notebook.
+    """
+
+    variables: Mapping[str, Any]
+    parts: dict[str, _Part] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    """Lines that import an object, by its name."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Variables, each with the name in ``%input`` that needs it."""
+
+    def add(self, requested: str) -> None:
+        """Find what a name needs."""
+        queue = [requested]
+        while queue:
+            name = queue.pop()
+            if name in self.parts or name in self.modules or name in self.values:
+                continue
+            value = self.variables[name]
+            if (line := _import(name, value)) is not None:
+                self.modules[name] = line
+            elif is_code(value):
+                part = self.parts[name] = self._part(name, value, requested)
+                queue += sorted(part.first | part.later, reverse=True)
+            else:
+                self.values[name] = requested
+
+    def _part(self, name: str, value: Any, requested: str) -> _Part:
+        own = value.__name__
+        if own != name and self.variables.get(own) is value:
+            return _Part(f"{name} = {own}\n", frozenset({own}), frozenset())
+        text = source(value, requested, self.variables)
+        try:
+            used = definition_names.used(text)
+            first = definition_names.at_definition(text, annotations=not _has_future(value))
+            builds_on_itself = own in definition_names.at_definition(text, annotations=False)
+        except SyntaxError:
+            why = f"the source of {name} cannot be told from the lines around it."
+            hint = "Define it at the top level of a cell, not inside an if or a with."
+            raise refused(why, hint, requested) from None
+        if builds_on_itself:
+            why = f"{own} builds upon an older {own}."
+            raise refused(why, "Give the older one another name.", requested)
+        if own != name:
+            text = f"{text}\n{name} = {own}\n"
+        known = {
+            one
+            for one in used
+            if one in self.variables and not _is_builtin(one, self.variables[one])
+        }
+        return _Part(text, frozenset(known & first - {own}), frozenset(known - first))
+
+    def imports(self) -> list[str]:
+        """Return the lines that import what the definitions use."""
+        texts = "\n".join(part.text for part in self.parts.values())
+        more = [
+            line
+            for name in self.modules
+            if isinstance(module := self.variables[name], types.ModuleType)
+            for line in definition_names.submodules(name, module, texts)
+        ]
+        return [*more, *self.modules.values()]
+
+    def definitions(self) -> list[str]:
+        """Return the texts of functions and classes, each after what it needs first."""
+        order: dict[str, str] = {}
+        open_parts: set[str] = set()
+
+        def write(name: str) -> None:
+            if name in order or name in open_parts or name not in self.parts:
+                return
+            part = self.parts[name]
+            open_parts.add(name)
+            for one in sorted(part.first | self._older(name)):
+                write(one)
+            open_parts.discard(name)
+            order[name] = self._text(name)
+            # A decorator, for example, is called when what follows is defined.
+            for one in sorted(part.later):
+                if not self._needs(one) & open_parts:
+                    write(one)
+
+        for name in self.parts:
+            write(name)
+        return list(order.values())
+
+    def _text(self, name: str) -> str:
+        """Return the text of a name, which leaves a variable or an import of its own name alone."""
+        text, own = self.parts[name].text, self.variables[name].__name__
+        if own != name and (own in self.values or own in self.modules):
+            return f"_kept = {own}\n{text}{own} = _kept\n"
+        return text
+
+    def _older(self, name: str) -> set[str]:
+        """Return other names of older definitions, whose texts bind this name too."""
+        return {
+            other
+            for other in self.parts
+            if other != name
+            and self.variables[other].__name__ == name
+            and self.variables[other] is not self.variables[name]
+        }
+
+    def _needs(self, name: str) -> set[str]:
+        """Return what must be defined before a name, directly or not, and the name."""
+        found, queue = set[str](), [name]
+        while queue:
+            if (one := queue.pop()) in self.parts and one not in found:
+                found.add(one)
+                queue += self.parts[one].first | self._older(one)
+        return found
 
 
 def _has_future(value: Any) -> bool:
     """Return whether code of the notebook keeps annotations as text."""
-    if not is_code(value) or getattr(value, "__module__", "") != _NOTEBOOK:
+    if not is_code(value) or getattr(value, "__module__", "") != NOTEBOOK:
         return False
     members = vars(value).values() if isinstance(value, type) else (value,)
-    codes = (getattr(_unwrapped(one), "__code__", None) for one in members)
+    codes = (getattr(unwrapped(one), "__code__", None) for one in members)
     return any(code.co_flags & __future__.annotations.compiler_flag for code in codes if code)
-
-
-def _unwrapped(value: Any) -> Any:
-    try:
-        return inspect.unwrap(value) if callable(value) else value
-    except ValueError:  # it wraps itself
-        return value
 
 
 def _is_builtin(name: str, value: Any) -> bool:
     """Return whether a name means Python's builtin, or one that IPython adds to the notebook."""
-    of_ipython = name in _IPYTHON_NAMES and getattr(value, "__module__", "") != _NOTEBOOK
+    of_ipython = name in _IPYTHON_NAMES and getattr(value, "__module__", "") != NOTEBOOK
     return getattr(builtins, name, None) is value or of_ipython
 
 
@@ -119,75 +213,22 @@ def _import(name: str, value: Any) -> str | None:
     if isinstance(value, types.ModuleType):
         return f"import {value.__name__} as {name}"
     module, true_name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-    if not isinstance(module, str) or module == _NOTEBOOK or not true_name.isidentifier():
+    if not isinstance(module, str) or module == NOTEBOOK or not true_name.isidentifier():
         return None
-    if getattr(sys.modules.get(module), true_name, None) is not value:
+    if not _is_same(getattr(sys.modules.get(module), true_name, None), value):
         return None
     return f"from {module} import {true_name}" + ("" if true_name == name else f" as {name}")
 
 
-def _source(value: Any, requested: str, variables: Mapping[str, Any]) -> str:
-    """Return the definition of a function or a class."""
-    name = value.__qualname__
-    if "<lambda>" in name:
-        raise _error(f"{requested} uses a lambda.", "Write a function with def.", requested)
-    if "<locals>" in name:
-        text = f"{name.split('.')[-1]} was defined inside {name.split('.')[0]}, with its variables."
-        raise _error(text, "Define it at the top level of a cell.", requested)
-    found = _class_source(value, variables) if isinstance(value, type) else _function_source(value)
-    if found is None:
-        text = f"the source of {name} is not known here."
-        raise _error(text, "Run the cell that defines it, or put it into a module.", requested)
-    return found
-
-
-def _function_source(function: Callable[..., Any]) -> str | None:
-    try:
-        return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    except (OSError, TypeError):
-        return None
-
-
-def _class_source(kind: type, variables: Mapping[str, Any]) -> str | None:
-    """Return the newest definition of a class, which Python itself finds only in modules."""
-    for text in _cells(kind, variables):
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError):  # a cell with magics
-            continue
-        for node in reversed(tree.body):
-            if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-                return "\n".join(text.split("\n")[first - 1 : node.end_lineno]) + "\n"
-    return None
-
-
-def _cells(kind: type, variables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the cells that may define a class, the likeliest first."""
-    for member in vars(kind).values():
-        code = getattr(_unwrapped(member), "__code__", None)
-        if code is not None:
-            yield "".join(linecache.getlines(code.co_filename))
-    history = variables.get("In")  # IPython's list of cells
-    yield from reversed([one for one in history or () if isinstance(one, str)])
-
-
-def _globals(text: str) -> set[str]:
-    """Return the global names that a definition uses."""
-    names: set[str] = set()
-    tables = [symtable.symtable(text, "<definition>", "exec")]
-    while tables:
-        table = tables.pop()
-        is_module = table.get_type() == "module"
-        names |= {
-            one.get_name()
-            for one in table.get_symbols()
-            if one.is_declared_global()
-            or (one.is_referenced() and (one.is_global() or (is_module and not one.is_assigned())))
-        }
-        tables += table.get_children()
-    return names
-
-
-def _error(message: str, hint: str, name: str) -> SpecError:
-    return SpecError(f"%input cannot take {name}: {message}", hint, directive="input", word=name)
+def _is_same(found: Any, value: Any) -> bool:
+    """Return whether a module has an object, or has loaded a newer form of it since."""
+    if found is value or type(found) is not type(value):
+        return found is value
+    if not isinstance(value, types.FunctionType | type) or hasattr(value, "__wrapped__"):
+        return False
+    codes = [getattr(one, "__code__", None) for one in (found, value)]
+    return (
+        not hasattr(found, "__wrapped__")
+        and (found.__module__, found.__qualname__) == (value.__module__, value.__qualname__)
+        and len({code.co_filename for code in codes if code}) < 2
+    )

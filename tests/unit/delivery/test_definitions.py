@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import linecache
 import math
 import sys
@@ -366,3 +367,254 @@ def test_a_source_that_cannot_be_told_is_an_error_of_its_name() -> None:
     cell = 'if True:\n    def odd():\n        return """\nflush left\n"""\n'
     with pytest.raises(SpecError, match="%input cannot take odd: the source of odd cannot be told"):
         deliver(Source(SourceFile("x")), ["odd"], defined(cell))
+
+
+def after(*cells: str) -> dict[str, Any]:
+    """The variables of a notebook after its cells; those of ``%%time`` leave no lines behind."""
+    variables: dict[str, Any] = {"__name__": "__main__", "In": [""]}
+    for text in cells:
+        magic, file = text.startswith("%%time\n"), f"<cell {hash(text)}>"
+        inner = text.removeprefix("%%time\n")
+        call = f"get_ipython().run_cell_magic('time', '', {inner!r})\n"
+        variables["In"].append(call if magic else text)
+        if not magic:
+            linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        runs = inner.replace("%precision 3\n", "\n")
+        exec(compile(runs, "<timed exec>" if magic else file, "exec"), variables)
+    return {name: value for name, value in variables.items() if name != "__builtins__"}
+
+
+TIMED = """\
+import functools
+import importlib
+def timed(f):
+    @functools.wraps(f)
+    def inner(*given):
+        return 2 * f(*given)
+    return inner
+"""
+NET = """\
+class Net:
+    rate = 0.1
+    def forward(self):
+        return 1
+    def loss(self):
+        return 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "member"),
+    [
+        ("def forward(self): return 3\nNet.forward = forward\n", "forward"),
+        ("def more(self): return 3\nNet.more = more\n", "more"),
+        ("def more(self): return 3\nNet.more = property(more)\n", "more"),
+        ("Net.more = lambda self: 3\n", "more"),
+        ("Net.more = Net.forward\n", "more"),
+        (TIMED + "Net.forward = timed(Net.forward)\n", "forward"),
+        ("Net.forward = property(Net.forward)\n", "forward"),
+        ("Net.rate = 0.5\n", "rate"),
+        ("Net.other = 0.5\n", "other"),
+        ("del Net.loss\n", "loss"),
+    ],
+)
+def test_a_class_that_was_changed_after_its_definition_is_refused(change: str, member: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["Net"], after(NET, change))
+    assert caught.value.message == (
+        f"%input cannot take Net: Net.{member} was changed after the class was defined."
+    )
+    assert caught.value.hint == "Put it into the body of class Net, and run that cell again."
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "of"),
+    [
+        ("step = timed(step)\n", "step", "step"),
+        ("other = timed(step)\n", "other", "step"),
+        ("step = functools.lru_cache(step)\n", "step", "step"),
+    ],
+)
+def test_a_function_that_was_wrapped_after_its_definition_is_refused(
+    change: str, name: str, of: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), [name], after(TIMED, "def step(x): return x\n", change))
+    assert caught.value.message == (
+        f"%input cannot take {name}: another function wraps {of}, after its definition."
+    )
+    assert f"decorator above def {of}" in caught.value.hint
+
+
+KEPT = {
+    "a decorator": TIMED + "@timed\ndef value():\n    return 1\n",
+    "a decorated method": TIMED + "class C:\n    @timed\n    def m(self): return 1\n"
+    "def value(): return C().m()\n",
+    "state": "class C:\n    count, items = 0, []\n    total = 0\n    def m(self):\n"
+    "        C.total += 1\n        C.items.append(1)\n        return C.total\nC().m()\n"
+    "def value(): return 2 * C().m()\n",
+    "a dataclass": "from dataclasses import dataclass, field\n@dataclass\nclass C:\n"
+    "    lr: float = 1.0\n    rest: list = field(default_factory=list)\n    def m(self):\n"
+    "        return 2 * self.lr\ndef value(): return C().m()\n",
+    "a named tuple": "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int = 2\n"
+    "    def m(self): return self.x\ndef value(): return P().m()\n",
+    "an enum": "import enum\nclass E(enum.Enum):\n    A = 2\n    def m(self): return self.value\n"
+    "def value(): return E.A.m()\n",
+    "special methods": "from abc import ABC, abstractmethod\nclass C(ABC):\n"
+    "    __slots__ = ('a',)\n    __p = 2\n    def __q(self): return self.__p\n"
+    "    def __new__(cls): return object.__new__(cls)\n    def __init_subclass__(cls): pass\n"
+    "    def __class_getitem__(cls, x): return cls\n    @property\n    def y(self):\n"
+    "        return self.__q()\n    @y.setter\n    def y(self, v): pass\n    @abstractmethod\n"
+    "    def z(self): ...\n    for i in range(2): pass\nclass D(C):\n    def z(self):\n"
+    "        return self.y\ndef value(): return D().z()\n",
+    "a function in the body": "def f(self): return 2\nclass C:\n    m = f\n"
+    "def value(): return C().m()\n",
+    "a decorator of the notebook": "def add(c):\n    c.x, c.y = (lambda self: 2), 1\n    return c\n"
+    "@add\nclass C:\n    pass\ndef value(): return C().x()\n",
+    "a hook of the notebook": "class B:\n    def __init_subclass__(cls):\n"
+    "        cls.x = lambda self: 2\nclass C(B):\n    def m(self): return self.x()\n"
+    "def value(): return C().m()\n",
+    "annotations of itself": "from __future__ import annotations\nclass C:\n"
+    "    def m(self, other: C | None = None) -> C: return self\n    n: int = 2\n"
+    "def value(): return C().m().n\n",
+}
+
+
+@pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
+def test_code_that_only_looks_changed_is_delivered(text: str, tmp_path: Path) -> None:
+    variables = after(text)
+    module = program_of("value", variables, tmp_path)
+    assert module["value"]() == 2
+
+
+def program_of(name: str, variables: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The variables of the module that a program imports, which Python knows as such."""
+    source = deliver(Source(SourceFile("x")), [name], variables)
+    for file in source.files:
+        (folder / file.path).parent.mkdir(exist_ok=True)
+        (folder / file.path).write_bytes(file.data or b"")
+    before = sys.modules.pop("ciao_input", None)
+    module = types.ModuleType("ciao_input")
+    module.__file__ = str(folder / "ciao_input.py")
+    sys.modules["ciao_input"] = module
+    try:
+        text = (folder / "ciao_input.py").read_text()
+        exec(compile(text, module.__file__, "exec", dont_inherit=True), vars(module))
+    finally:
+        sys.modules.pop("ciao_input")
+        if before is not None:
+            sys.modules["ciao_input"] = before
+    return vars(module)
+
+
+def test_a_definition_in_a_cell_of_a_magic_is_found(tmp_path: Path) -> None:
+    variables = after(
+        "class K:\n    v = 1\n    def m(self): return 1\ndef f(): return 0\n",
+        "%%time\n%precision 3\nclass K:\n    v = 2\n    def m(self): return self.v\n",
+        "%%time\ndef f():\n    def inner(): return K().m(), K.v\n    return inner()\n",
+        "def f(): return 0\n_f = f\n",
+        "%%time\ndef f():\n    def inner(): return K().m(), K.v + 1\n    return inner()\n",
+    )
+    assert variables["f"]() == (2, 3)
+    assert program_of("f", variables, tmp_path)["f"]() == (2, 3)
+    # A file of a magic is no definition, and neither is other code of that name.
+    text = (
+        "def f():\n    def inner(): return K().m(), K.v + 2\n    return inner()\nclass K: v = 3\n"
+    )
+    variables["In"].append(f"get_ipython().run_cell_magic('writefile', 'x.py', {text!r})\n")
+    variables["In"].append(
+        f"get_ipython().run_cell_magic('time', '', {text!r})\n".replace("K: ", "Q: ")
+    )
+    assert program_of("f", variables, tmp_path)["f"]() == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (
+            [
+                "class B:\n    def m(self): return S()\n",
+                "class S(B): n = 1\ndef f(): return B().m().n",
+            ],
+            1,
+        ),
+        (["class B:\n    def m(self): return S()\n", "class S(B): n = 1\nf = B\n"], None),
+        (
+            [
+                "def s(): return 1\nold = s\n",
+                "def s(): return old() + 1\n",
+                "def f(): return s() + old()",
+            ],
+            3,
+        ),
+        (["def s(): return 1\nold = s\n", "s = 10\n", "def f(): return s + old()\n"], 11),
+        (["def s(): return 1\nalso = s\n", "def f(): return s is also\n"], True),
+        (["class A: n = 1\nOld = A\n", "class A(Old): m = Old.n + 1\n", "def f(): return A.m"], 2),
+        (
+            [
+                "names = []\ndef key(g): return g.__name__\n"
+                "def known(g):\n    names.append(key(g))\n    return g\n",
+                "@known\ndef f(): return names\n",
+            ],
+            ["f"],
+        ),
+        (
+            [
+                "class A:\n    n = 1\n    def m(self): return 1\nfirst = A\n",
+                "class A:\n    n = 2\n    def m(self): return 2\n",
+                "class A(first):\n    n = 1\n    def m(self): return super().m() + 2\n",
+                "def f(): return A().m()\n",
+            ],
+            3,
+        ),
+        (["def z(x): return x\n", "def f(g=z): return g(3)\n"], 3),
+    ],
+)
+def test_each_definition_comes_after_what_it_needs_at_once(
+    cells: list[str], expected: Any, tmp_path: Path
+) -> None:
+    """And what only its calls need may come later: a method may return a subclass."""
+    variables = after(*cells)
+    variables["names"] = []
+    found = program_of("f", variables, tmp_path)["f"]
+    assert expected is None or found() == expected
+
+
+def test_a_class_that_builds_upon_an_older_one_of_its_name_is_refused() -> None:
+    variables = after("class A:\n    n = 1\n", "class A(A):\n    def m(self): return 2\n")
+    with pytest.raises(SpecError, match="A builds upon an older A") as caught:
+        deliver(Source(SourceFile("x")), ["A"], variables)
+    assert caught.value.hint == "Give the older one another name."
+
+
+def test_what_a_module_has_loaded_again_is_imported_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = "K = 1\nclass C:\n    def m(self): return K\ndef h(): return K\n"
+    (tmp_path / "loaded_again.py").write_text(text)
+    variables = after("from loaded_again import C, h\ndef f(): return h(), C().m()\n")
+    (tmp_path / "loaded_again.py").write_text("# newer\n" + text)
+    importlib.reload(sys.modules["loaded_again"])
+    lines = module_code(["f"], variables).splitlines()
+    assert lines[:2] == ["from loaded_again import C", "from loaded_again import h"]
+    # A wrapper that takes the name of the function is another one.
+    variables = after(TIMED, "from loaded_again import h\nh = timed(h)\ndef f(): return h()\n")
+    with pytest.raises(SpecError, match="another function wraps h"):
+        module_code(["f"], variables)
+    del sys.modules["loaded_again"]
+
+
+def test_submodules_that_the_code_uses_are_imported() -> None:
+    variables = after(
+        "import xml.etree.ElementTree\nimport concurrent as c, concurrent.futures\n"
+        "def f(x):\n    return xml.etree.ElementTree.fromstring(x).tag, c.futures, xml.gone\n"
+    )
+    lines = module_code(["f"], variables).split("\n\n")[0].splitlines()
+    assert sorted(lines) == [
+        "import concurrent as c",
+        "import concurrent.futures as _submodule",
+        "import xml as xml",
+        "import xml.etree.ElementTree",
+    ]

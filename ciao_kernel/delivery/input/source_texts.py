@@ -1,0 +1,201 @@
+"""The source texts of the notebook's functions and classes, found in its cells.
+
+A text is the old form of what was changed after its definition: that is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+from ciao_kernel.delivery.input.changed_members import changed_member
+from ciao_kernel.errors import SpecError
+
+_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OTHER_CELLS = frozenset(
+    {"ciao", "file", "pypy", "python", "python2", "python3", "script", "timeit", "writefile"}
+)
+"""Magics whose cells define nothing in the notebook, though they may be Python."""
+
+
+def source(value: Any, requested: str, variables: Mapping[str, Any]) -> str:
+    """Return the definition of a function or a class.
+
+    Args:
+        value: The function or the class.
+        requested: The name in ``%input`` that needs it.
+        variables: The variables of the notebook.
+
+    Raises:
+        SpecError: There is no text, or it is not what the notebook has now.
+    """
+    name = value.__qualname__
+    if "<lambda>" in name:
+        raise refused(f"{requested} uses a lambda.", "Write a function with def.", requested)
+    if "<locals>" in name:
+        text = f"{name.split('.')[-1]} was defined inside {name.split('.')[0]}, with its variables."
+        raise refused(text, "Define it at the top level of a cell.", requested)
+    is_class = isinstance(value, type)
+    found = _class_source(value, variables) if is_class else _function_source(value, variables)
+    if found is None:
+        text = f"the source of {name} is not known here."
+        hint = "Define it at the top level of a cell, or put it into a module."
+        raise refused(text, hint, requested)
+    if is_class and (member := changed_member(value, found)):
+        text = f"{name}.{member} was changed after the class was defined."
+        hint = f"Put it into the body of class {name}, and run that cell again."
+        raise refused(text, hint, requested)
+    if not is_class and hasattr(value, "__wrapped__") and not _has_decorator(found):
+        text = f"another function wraps {name}, after its definition."
+        hint = f"Write it as a decorator above def {name}, and run that cell again."
+        raise refused(text, hint, requested)
+    return found
+
+
+def refused(message: str, hint: str, name: str) -> SpecError:
+    """Return the error for code that cannot be delivered."""
+    return SpecError(f"%input cannot take {name}: {message}", hint, directive="input", word=name)
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the function inside its decorators."""
+    try:
+        return inspect.unwrap(value) if callable(value) else value
+    except ValueError:  # it wraps itself
+        return value
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError):  # a cell with magics
+        return []
+
+
+def _has_decorator(text: str) -> bool:
+    body = _parsed(text)
+    return not body or any(getattr(node, "decorator_list", True) for node in body)
+
+
+# ------------------------------------------------------------------------------- finding
+
+
+def _function_source(function: Callable[..., Any], variables: Mapping[str, Any]) -> str | None:
+    inner = unwrapped(function)
+    try:
+        return textwrap.dedent(inspect.getsource(inner))
+    except (OSError, TypeError):
+        code = getattr(inner, "__code__", None)
+    for text, body in _history(variables):  # Python does not keep the lines of a magic's cell
+        for node in reversed(body):
+            if not isinstance(node, _DEFS) or code is None or node.name != code.co_name:
+                continue
+            if _is_compiled(node, code):
+                return _lines(text, node)
+    return None
+
+
+def _class_source(kind: type, variables: Mapping[str, Any]) -> str | None:
+    """Return the definition of a class, which Python itself finds only in modules.
+
+    It is the newest of its name, or another one if only that has the members of the class.
+    """
+    newest = None
+    for text, body in _cells(kind, variables):
+        for node in reversed(body):
+            if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+                found = _lines(text, node)
+                newest = newest or found
+                if not changed_member(kind, found) and (newest == found or _has_code(kind, node)):
+                    return found
+    return newest
+
+
+def _lines(text: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return "\n".join(text.split("\n")[first - 1 : node.end_lineno]) + "\n"
+
+
+def _cells(kind: type, variables: Mapping[str, Any]) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield the cells that may define a class, the likeliest first."""
+    for member in vars(kind).values():
+        code = getattr(unwrapped(member), "__code__", None)
+        if code is not None:
+            text = "".join(linecache.getlines(code.co_filename))
+            yield text, _parsed(text)
+    yield from _history(variables)
+
+
+def _history(variables: Mapping[str, Any]) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield the cells of the notebook, the newest first, and those inside magics."""
+    cells = variables.get("In")  # IPython's list of cells
+    for text in reversed([one for one in cells or () if isinstance(one, str)]):
+        body = _parsed(text)
+        yield text, body
+        for inner in map(_magic_text, reversed(body)):
+            if inner:
+                yield inner, _parsed(inner)
+
+
+def _magic_text(node: ast.stmt) -> str:
+    """Return the Python cell of a magic such as ``%%time``; "" if it is something else."""
+    match node:
+        case ast.Expr(
+            ast.Call(
+                func=ast.Attribute(attr="run_cell_magic"),
+                args=[ast.Constant(str(name)), _, ast.Constant(str(text))],
+            )
+        ):
+            pass
+        case _:
+            return ""
+    while text.startswith("%%"):  # one magic in another
+        line, _, text = text.partition("\n")
+        name = line.removeprefix("%%").partition(" ")[0]
+    if name in _OTHER_CELLS:
+        return ""
+    # IPython translates the lines of this cell when the magic runs it.
+    lines = ["pass" if line.startswith(("%", "!")) else line for line in text.split("\n")]
+    return text if _parsed(text) else "\n".join(lines)
+
+
+def _is_compiled(node: ast.stmt, code: CodeType) -> bool:
+    """Return whether a definition has the code of a function."""
+    return any(_is_equal(one, code) for one in _codes(node))
+
+
+def _codes(node: ast.stmt) -> list[CodeType]:
+    """Return the code of all functions in a definition."""
+    queue = [compile(ast.Module([node], []), "<definition>", "exec", dont_inherit=True)]
+    for code in queue:
+        queue += [one for one in code.co_consts if isinstance(one, CodeType)]
+    return queue
+
+
+def _has_code(kind: type, node: ast.ClassDef) -> bool:
+    """Return whether the methods of a class are those of a definition."""
+    methods = [getattr(one, "__func__", one) for one in vars(kind).values()]
+    return all(
+        _is_compiled(node, method.__code__)
+        for method in methods
+        if isinstance(method, FunctionType) and method.__qualname__.startswith(f"{kind.__name__}.")
+    )
+
+
+def _is_equal(one: CodeType, other: CodeType) -> bool:
+    """Return whether code does the same, wherever its lines are."""
+    parts = [
+        (code.co_code, code.co_names, code.co_varnames, len(code.co_consts))
+        for code in (one, other)
+    ]
+    return parts[0] == parts[1] and all(
+        _is_equal(a, b)
+        if isinstance(a, CodeType) and isinstance(b, CodeType)
+        else (type(a), a) == (type(b), b)
+        for a, b in zip(one.co_consts, other.co_consts, strict=True)
+    )
