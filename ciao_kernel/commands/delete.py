@@ -18,12 +18,16 @@ from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.errors import BackendError, CiaoError, Incomplete, UsageError
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Status
+from ciao_kernel.model.status import SILENT
 from ciao_kernel.plugins import Backend
 
 _AT_ONCE = 50
 """Jobs that are deleted at the same time: backends share work, and clusters are not flooded."""
 _NAMED = 3
 """Limit of jobs that an error names."""
+_ASLEEP = 7 * 86_400
+"""Seconds without a sign of life after which another machine counts as gone: one that sleeps may
+go on with its job."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -68,8 +72,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     if args.finished:
         known = {_key(job) for _, job, _ in found}
         # If the user names a place and it does not answer, this is an error, not an empty list.
-        found += [
-            (caller.session.backend(job.backend), job, status)
+        finished = [
+            (job, status)
             for job, status in await caller.session.jobs(
                 None if place.is_explicit else unasked, place
             )
@@ -78,6 +82,14 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             and _key(job) not in known
             and (before is None or status.since < before)
         ]
+        asleep = [job.name for job, status in finished if _may_go_on(status)]
+        found += [
+            (caller.session.backend(job.backend), job, status)
+            for job, status in finished
+            if not _may_go_on(status)
+        ]
+        if asleep and args.output == "text":
+            caller.write(_left_alone(asleep))
         if found and not args.yes and not await _confirmed(found, args, caller):
             return
     text = args.output == "text"
@@ -126,6 +138,16 @@ def _before(args: argparse.Namespace) -> float | None:
         raise UsageError(
             f"--older cannot be {args.older!r}.", "Write a time span such as 90m, 12h or 7d."
         ) from None
+
+
+def _may_go_on(status: Status) -> bool:
+    return status.reason == SILENT and time.time() - status.since < _ASLEEP
+
+
+def _left_alone(names: Sequence[str]) -> str:
+    named = f"{' '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
+    count = "1 job stays" if len(names) == 1 else f"{len(names)} jobs stay"
+    return f"{count}, whose machine may only sleep; `ciao delete {named}` deletes by name.\n"
 
 
 async def _confirmed(

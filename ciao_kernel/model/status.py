@@ -13,6 +13,8 @@ QUEUED = "Queued"
 """The reason of a job that waits in a queue."""
 SUSPENDED = "Suspended"
 """The reason of a job that somebody suspended."""
+SILENT = "NoHeartbeat"
+"""The reason of a job that is lost only as far as it is known: its machine may sleep."""
 
 
 class State(enum.StrEnum):

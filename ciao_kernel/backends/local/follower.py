@@ -100,9 +100,8 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             raise JobStopped(f"{job.name} was deleted while it was followed; its files are gone.")
         assert watch.status is not None
         if watch.lost:
-            yield views.lost(watch.status)
-            again = watch.elsewhere == hosts.name({"host": host.identity})
-            raise _lost(job, folder, "" if again else watch.elsewhere)
+            yield views.lost(folder, watch.status, silent=watch.may_sleep)
+            raise _lost(job, folder, watch.elsewhere if watch.may_sleep else "")
         yield watch.status
 
 
@@ -221,6 +220,11 @@ class _Watch:
         """Return the name of the machine that runs the job; empty for this machine."""
         supervisor = self._record.get("supervisor", {})
         return "" if self._host.has(supervisor) else hosts.name(supervisor)
+
+    @property
+    def may_sleep(self) -> bool:
+        """Return whether the job runs on another machine, which may only be silent."""
+        return self._host.may_sleep(self._record.get("supervisor", {}))
 
     def look(self, *, stamp_counts: bool = True) -> Status | None:
         """Return the status if it changed."""

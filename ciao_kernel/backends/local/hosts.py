@@ -43,6 +43,13 @@ class Host:
         host = record.get("host")
         return not host or _key(host) == _key(self.identity)
 
+    def may_sleep(self, record: Mapping[str, Any]) -> bool:
+        """Return whether the "host" of a record is a machine that may only be silent.
+
+        One with the name of this machine was restarted since then, so it is gone.
+        """
+        return not self.has(record) and name(record) != name({"host": self.identity})
+
     def is_supervisor_alive(self, folder: Folder, status: Mapping[str, Any]) -> bool:
         """Return whether the supervisor that wrote a job's status is alive, on any machine."""
         supervisor = status["supervisor"]

@@ -155,6 +155,13 @@ class Folder:
         with contextlib.suppress(OSError):
             os.utime(self.status_file)
 
+    def last_heartbeat(self) -> float:
+        """Return when the supervisor was known to be alive, in seconds since the epoch, or 0."""
+        try:
+            return self.status_file.lstat().st_mtime
+        except OSError:
+            return 0.0
+
     def is_stop_requested(self) -> bool:
         """Return whether a stop was requested (:meth:`request_stop`), or the folder was removed.
 

@@ -87,7 +87,8 @@ class Store:
         status = views.status(folder, record)
         if status.over or self._host.is_supervisor_alive(folder, record):
             return views.job(folder), status, False
-        return views.job(folder), views.lost(status), self._host.has(record["supervisor"])
+        status = views.lost(folder, status, silent=self._host.may_sleep(record["supervisor"]))
+        return views.job(folder), status, self._host.has(record["supervisor"])
 
     def _folders(self) -> list[Path]:
         try:

@@ -16,6 +16,7 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.magics.directives import cell_lines, plots, surviving
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
+from ciao_kernel.model.status import SILENT
 
 BACKEND = "local"
 
@@ -95,16 +96,27 @@ def details(folder: Folder, host: hosts.Host) -> Details:
     )
 
 
-def lost(known: Status) -> Status:
-    """Return the status of a job whose supervisor died before it settled the job."""
-    return replace(
+def lost(folder: Folder, known: Status, *, silent: bool) -> Status:
+    """Return the status of a job whose supervisor died before it settled the job.
+
+    Args:
+        folder: The job's folder.
+        known: Its last status.
+        silent: It is on another machine, which may also sleep or have lost its network.
+    """
+    seen = folder.last_heartbeat()  # the status itself tells only when its states began
+    ended = replace(
         known,
-        state=known.state if known.state.over else State.LOST,
         settled=True,
         replicas=tuple(
-            one if one.state.over else replace(one, state=State.LOST) for one in known.replicas
+            one if one.state.over else replace(one, state=State.LOST, since=max(one.since, seen))
+            for one in known.replicas
         ),
     )
+    if known.state.over:
+        return ended
+    reason = SILENT if silent else known.reason
+    return replace(ended, state=State.LOST, since=max(known.since, seen), reason=reason)
 
 
 def _replica(name: str) -> Replica:

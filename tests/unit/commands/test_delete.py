@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,14 @@ class Place:
         self._backend = LocalBackend(Settings(storage=storage), host=self._host)
         self.written: list[str] = []
 
-    def finish(self, *names: str, since: float = 1.0) -> None:
-        """Make jobs that are over since some time, as a supervisor leaves them."""
+    def finish(self, *names: str, since: float = 1.0, **other: Any) -> None:
+        """Make jobs that are over since some time, as a supervisor leaves them.
+
+        Args:
+            names: Their names.
+            since: When they ended.
+            other: Fields of their status that differ.
+        """
         for number, name in enumerate(names):
             folder = Folder(self.root / name)
             folder.logs.mkdir(parents=True)
@@ -46,7 +53,13 @@ class Place:
             status: dict[str, Any] = {"state": "Succeeded", "since": since, "reason": ""}
             status |= {"message": "", "decided_by": None, "settled": True, "ended": True}
             nobody = {"pid": 2**22 + 1, "birth": "1", "host": self._host.identity}
-            folder.write_status({**status, "supervisor": nobody, "replicas": []})
+            folder.write_status({**status, "supervisor": nobody, "replicas": [], **other})
+
+    def lose(self, name: str, host: str, silent: float) -> None:
+        """Make a job that was submitted long ago, and whose supervisor is silent since a while."""
+        nobody = {"pid": 2**22 + 1, "birth": "1", "host": host or self._host.identity}
+        self.finish(name, state="Running", settled=False, ended=False, supervisor=nobody)
+        os.utime(self.root / name / "status.json", (time.time() - silent,) * 2)
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
@@ -249,6 +262,26 @@ def test_older_is_a_time_since_the_end(place: Place) -> None:
     place.finish("new", since=time.time() - 7100)
     place.delete("--finished", "--older", "2h", "--yes")
     assert place.names() == ["new"]
+
+
+def test_a_lost_job_ended_when_it_was_last_known_to_live(place: Place) -> None:
+    """Its status tells when it began, which may be weeks ago."""
+    place.lose("old", "", silent=7300)
+    place.lose("new", "", silent=7100)
+    place.delete("--finished", "--older", "2h", "--yes")
+    assert place.names() == ["new"]
+
+
+def test_a_job_of_a_machine_that_may_sleep_is_deleted_only_by_its_name(place: Place) -> None:
+    place.lose("asleep", "laptop boot/pid:[1]", silent=3600)
+    place.lose("before-a-restart", f"{os.uname().nodename} boot/pid:[1]", silent=3600)
+    place.lose("gone", "container boot/pid:[1]", silent=30 * 86_400)
+    place.delete("--finished", "--yes", "--older", "30m")
+    assert place.names() == ["asleep"]
+    said = "1 job stays, whose machine may only sleep; `ciao delete asleep` deletes by name.\n"
+    assert place.written[0] == said
+    place.delete("asleep")
+    assert place.names() == []
 
 
 @pytest.mark.parametrize(

@@ -150,3 +150,25 @@ def test_a_replica_that_outlived_its_job_ends_with_its_supervisor(
     assert found.state is State.SUCCEEDED
     assert found.over is not alive
     assert [str(one.state) for one in found.replicas] == ["Running" if alive else "Lost"]
+
+
+def test_a_lost_job_ended_when_its_supervisor_was_last_known_to_live(tmp_path: Path) -> None:
+    """Its status tells when it began, and the heartbeat how long it ran."""
+    made(tmp_path, "a-1")
+    folder = Folder(tmp_path / "a")
+    status = folder.read_status()
+    assert status is not None
+    names = {"exit_code": None, "reason": "", "pid": None, "restarts": 0, "last_exit": None}
+    ran = {**names, "name": "worker-0", "state": "Running", "since": 2.0}
+    ended = {**names, "name": "worker-1", "state": "Succeeded", "since": 3.0}
+    running = {**status, "state": "Running", "settled": False, "replicas": [ran, ended]}
+    folder.write_status(running)
+    os.utime(folder.status_file, (5000.0, 5000.0))
+    jobs = Store(tmp_path, Host(tmp_path))
+    [(_, found)] = asyncio.run(jobs.all())
+    assert (found.state, found.since) == (State.LOST, 5000.0)
+    assert [one.since for one in found.replicas] == [5000.0, 3.0]
+    # A job that was decided before is not lost, and has ended then.
+    folder.write_status({**running, "state": "Failed", "since": 4.0})
+    _, found = asyncio.run(jobs.find("a"))
+    assert (found.state, found.since) == (State.FAILED, 4.0)
