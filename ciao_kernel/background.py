@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
@@ -53,8 +54,10 @@ async def wait_until_idle(within: float) -> None:
 def thread_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop on a thread of its own, which runs as long as the process lives.
 
-    For callers that cannot await, because the event loop of their thread already runs.
+    For callers that cannot await, because the event loop of their thread already runs. A process
+    that was forked has none of the threads of its parent, so its first call makes another loop.
     """
+    os.register_at_fork(after_in_child=thread_loop.cache_clear)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="ciao", daemon=True).start()
     return loop

@@ -43,9 +43,16 @@ class Client:
 
     def __init__(self, host: Callable[[], Host]) -> None:
         self._host = host
+        self._inherited: list[Session] = []
+        """Sessions of the processes that this one was forked from. They are kept, because the end
+        of such an object would complain about its connections, which the parent still uses."""
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
         self._loop = thread_loop()
-        owner = Owner(f"{current_user()} {os.getpid()}")
-        self._session = Session(Registry(), owner, host().settings())
+        owner = Owner(f"{current_user()} {self._pid}")
+        self._session = Session(Registry(), owner, self._host().settings())
 
     def run(self, work: Work[_T]) -> _T:
         """Run a coroutine to its end and return its result.
@@ -66,6 +73,9 @@ class Client:
 
     def start(self, work: Work[_T]) -> Future[_T]:
         """Start a coroutine and return its future, which any thread may wait for."""
+        if self._pid != os.getpid():  # forked: the loop runs in the parent alone
+            self._inherited.append(self._session)
+            self._open()
         session = self._session
         session.settings = self._host().settings()
         return asyncio.run_coroutine_threadsafe(work(session), self._loop)
@@ -87,8 +97,15 @@ class Client:
             self._host().prepare(error)
             raise
 
+    def prepared(self, error: CiaoError) -> CiaoError:
+        """Return an error that a coroutine did not raise, as :meth:`result` raises others."""
+        self._host().prepare(error)
+        return error
+
     def close(self) -> None:
         """Close the open connections. A later call opens them again."""
+        if self._pid != os.getpid():
+            return  # they are the parent's
         with log.ignored(_log, "closing the connections"):
             closing = asyncio.run_coroutine_threadsafe(self._session.close(), self._loop)
             closing.result(_CLOSING)
@@ -147,7 +164,7 @@ def _script() -> Host:
     settings = config.load()
 
     def add_hint(error: CiaoError) -> None:
-        if error.hint:
+        if error.hint and error.hint not in getattr(error, "__notes__", ()):  # raised again
             error.add_note(error.hint)
 
     return Host(lambda: settings, add_hint)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ciao_kernel.api.client import Client
 from ciao_kernel.api.job_metrics import JobMetrics
-from ciao_kernel.api.known_status import KnownStatus, is_final
+from ciao_kernel.api.known_status import KnownStatus
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.results import Results
-from ciao_kernel.display.plotting import read_curves, read_progress
-from ciao_kernel.errors import BackendError, CiaoError
+from ciao_kernel.display.plotting import read_curves, read_progress, tells_progress
+from ciao_kernel.errors import BackendError, CiaoError, JobError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.progress import Done, best_known
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions
@@ -64,10 +64,12 @@ class JobHandle:
     """
 
     # Made by the kernel and by the package `api`: a job, its last known status, and the client
-    # that asks for newer ones.
-    def __init__(self, job: Job, status: Status, client: Client) -> None:
+    # that asks for newer ones; and the error of its cell.
+    def __init__(
+        self, job: Job, status: Status, client: Client, error: JobError | None = None
+    ) -> None:
         self._job, self._client = job, client
-        self._known = KnownStatus(job, status, client)
+        self._known = KnownStatus(job, status, client, error)
         self._following: Future[JobResult] | None = None
         self._metrics: JobMetrics | None = None
         """The metrics of an ended job, whose logs do not change."""
@@ -147,8 +149,8 @@ class JobHandle:
         """
         if self._metrics is not None:
             return self._metrics
-        over = is_final(self._known.newest())
-        self._known.confirm()
+        self._known.confirmed()
+        over = self._known.is_last
         # One log at a time: each may have gigabytes.
         curves = {str(one): read_curves(self._read([one])[0]) for one in self._job.replicas}
         metrics = JobMetrics(curves)
@@ -163,8 +165,10 @@ class JobHandle:
         None if the lines do not tell: neither a bar nor ``Epoch 2/5`` nor ``step 20/100``; nor the
         status of a TrainJob, to which a program can report by itself.
         """
-        duration, logs = self.duration, self._read(self._job.replicas, LogOptions(tail=_NEWEST))
-        return best_known(read_progress(logs, duration), self._known.status.told)
+        status = self._known.confirmed()
+        training = [one for one in self._job.replicas if tells_progress(one)]
+        logs = self._read(training, LogOptions(tail=_NEWEST))
+        return best_known(read_progress(logs, _duration(self._job, status)), status.told)
 
     @property
     def result(self) -> Results:
@@ -172,7 +176,7 @@ class JobHandle:
 
         Following the job brings them to this machine: its cell, ``attach`` or :meth:`wait`.
         """
-        return results.of_job(self._job, self._known.newest())[1]
+        return results.of_job(self._job, self._known.confirmed())[1]
 
     def logs(self, replica: str | Replica = "", *, tail: int | None = None) -> str:
         """Return the output of one replica, or of all with the prefix ``[worker-0]``.
@@ -222,6 +226,10 @@ class JobHandle:
             TimeoutError: It still runs.
             BackendError: Its state cannot be read.
         """
+        if self._job.warm_run and self._known.is_last:
+            return self._known.end(
+                check=check
+            )  # its name is that of replicas, which may wait for long
         if self._following is None or self._following.done():
             self._following = self._client.start(self._known.follow)
         try:
@@ -231,17 +239,22 @@ class JobHandle:
             if self._following.done():
                 raise
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
+        except NoSuchJob:
+            if not self._known.status.state.over:
+                raise
+            return self._known.end(check=check)  # deleted after its end
         except BackendError:
             raise
-        except CiaoError:
-            self._known.note_end()
+        except CiaoError as error:
+            self._known.note_end(error)
             if check:
                 raise
         return self._known.status.state
 
     def stop(self) -> State:
         """Stop all replicas; return when they have ended. Its folder and logs stay."""
-        if not is_final(self._known.newest()):
+        self._known.newest()
+        if not self._known.is_last:
             self._client.run(self._known.stop)
             self._known.note_end()
         return self._known.status.state

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.api.client import Client, NoDisplay
-from ciao_kernel.errors import CiaoError, NoSuchJob
+from ciao_kernel.errors import CiaoError, JobFailed, JobLost, JobStopped, NoSuchJob
 from ciao_kernel.model import Job, JobResult, State, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.session.session import Session
@@ -28,13 +28,24 @@ class KnownStatus:
         job: The job.
         status: Its status so far.
         client: Asks for newer ones.
+        error: The error that its cell ended with.
     """
 
-    def __init__(self, job: Job, status: Status, client: Client) -> None:
+    def __init__(
+        self, job: Job, status: Status, client: Client, error: CiaoError | None = None
+    ) -> None:
         self.status = status
+        self._error = error
         self._job, self._client = job, client
-        namespace = job.place if job.on_cluster else ""
-        self._where = Where(context=job.context, namespace=namespace, backend=job.backend)
+        self._where = Where.of(job)
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether nobody knows a newer status of the job.
+
+        The name of a run belongs to its replicas, which wait for the next one.
+        """
+        return is_final(self.status) or bool(self._job.warm_run and self.status.state.over)
 
     def newest(self) -> Status:
         """Return the status now.
@@ -43,7 +54,7 @@ class KnownStatus:
             NoSuchJob: The job is gone, and its end is not known.
             BackendError: There is no answer.
         """
-        if not is_final(self.status):
+        if not self.is_last:
             try:
                 self.status = self._client.run(self._ask)
             except NoSuchJob:
@@ -54,7 +65,7 @@ class KnownStatus:
 
     def soon(self) -> Status:
         """Return the newest status; the last known one if there is no answer soon."""
-        if not is_final(self.status):
+        if not self.is_last:
             asked = self._client.start(self._ask)
             try:
                 self.status = self._client.result(asked, _SOON)
@@ -62,8 +73,9 @@ class KnownStatus:
                 asked.cancel()
         return self.status
 
-    def note_end(self) -> None:
-        """Note the state of a job that has ended; a deleted one counts as stopped."""
+    def note_end(self, error: CiaoError | None = None) -> None:
+        """Note the state of a job that has ended, and its error; a deleted one is stopped."""
+        self._error = error or self._error
         try:
             self.status = self._client.run(self._ask)
         except NoSuchJob:
@@ -75,11 +87,26 @@ class KnownStatus:
         Raises:
             NoSuchJob: It is gone.
         """
-        try:
+        if not self._job.on_cluster:  # there, what was saved here outlasts the job
             self._client.run(self._ask)
-        except NoSuchJob:
-            if not self._job.on_cluster:  # there, a log that was saved here outlasts its job
-                raise
+
+    def confirmed(self) -> Status:
+        """Return the status now, of a job whose files are still its own (:meth:`confirm`)."""
+        status = self.newest()
+        self.confirm()
+        return status
+
+    def end(self, *, check: bool) -> State:
+        """Return the state of a job that is over.
+
+        Args:
+            check: Raise the error of a job that did not succeed.
+        """
+        state = self.status.state
+        if not check or state is State.SUCCEEDED:
+            return state
+        kind = {State.STOPPED: JobStopped, State.LOST: JobLost}.get(state, JobFailed)
+        raise self._client.prepared(self._error or kind(f"{self._job.name} is over: {state}."))
 
     async def follow(self, session: Session) -> JobResult:
         """Follow the job to its end, for :meth:`.Client.start`."""

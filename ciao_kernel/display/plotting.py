@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ciao_kernel.model import Job, Output
+from ciao_kernel.model import Job, Output, Replica
 from ciao_kernel.model.progress import Done
 
 _OF_MANY = re.compile(rb"\d[ \t]{0,2}/[ \t]{0,2}\d")
@@ -93,6 +93,13 @@ class _LateProgress:
 
     def done(self) -> Done | None:
         return self._reader.done() if self._reader else None
+
+
+def tells_progress(replica: Replica) -> bool:
+    """Return whether the lines of a replica tell how far the training is."""
+    from ciao_kernel.display.plot import training_progress
+
+    return training_progress.tells(replica)
 
 
 def read_progress(logs: Iterable[bytes], seconds: float) -> Done | None:

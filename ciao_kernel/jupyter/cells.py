@@ -160,7 +160,8 @@ def last_job(session: Session) -> JobHandle | JobPreview | None:
     if last is None:
         return None
     if not _cached or _cached[0][0] is not last:  # the same object continues its wait
-        _cached[:] = [(last, JobHandle(last.job, last.status, client.default()))]
+        handle = JobHandle(last.job, last.status, client.default(), last.error)
+        _cached[:] = [(last, handle)]
     return _cached[0][1]
 
 

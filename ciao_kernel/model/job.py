@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ciao_kernel.errors import JobError
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.status import ReplicaStatus, State, Status
 
@@ -107,6 +108,8 @@ class JobResult:
 
     job: Job
     status: Status
+    error: JobError | None = field(default=None, repr=False, compare=False)
+    """The error that the cell ended with, if the job did not succeed."""
 
     @property
     def name(self) -> str:

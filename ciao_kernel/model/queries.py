@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from ciao_kernel.model import Manifest, Replica
+from ciao_kernel.model import Job, Manifest, Replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,12 @@ class Where:
     """Search all namespaces; :attr:`namespace` is then empty."""
     backend: str = ""
     """Name of the backend to ask; "" means all backends."""
+
+    @classmethod
+    def of(cls, job: Job) -> Where:
+        """Return the scope that has one job: another backend or place may have its name too."""
+        namespace = job.place if job.on_cluster else ""
+        return cls(context=job.context, namespace=namespace, backend=job.backend)
 
     @property
     def is_explicit(self) -> bool:

@@ -103,7 +103,7 @@ class FollowedJob:
             await self._stopper.finish(backend.stop(job, "its display failed"))
             raise
         error = self._following.conclude(status)  # before any notice: no line is folded behind one
-        result = self._show_result(status)
+        result = self._show_result(status, error)
         self._following.watched.show_after_deadline(status)
         if delete or status.hopeless:
             try:
@@ -135,7 +135,7 @@ class FollowedJob:
             self._show_running()
             raise
         error = following.conclude(status)
-        result = self._show_result(status)
+        result = self._show_result(status, error)
         if error:
             raise error
         return result
@@ -177,9 +177,9 @@ class FollowedJob:
             if delete:
                 display.show(Notice(f"{job.name} and its files are removed (%cleanPolicy=all)."))
 
-    def _show_result(self, status: Status) -> JobResult:
+    def _show_result(self, status: Status, error: JobError | None) -> JobResult:
         """Store the result, log it; name stopped replicas and the values that came back."""
-        result = JobResult(self._job, status)
+        result = JobResult(self._job, status, error)
         self._set_result(result)
         _log.info("%s: %s", self._job.name, status.state.value)
         try:

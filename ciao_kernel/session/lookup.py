@@ -24,7 +24,16 @@ async def jobs(
     """Return all jobs, oldest first; the arguments are those of :meth:`Session.jobs`."""
     found: list[tuple[Job, Status]] = []
     lacking: list[Incomplete] = []
-    for backend in _asked(backends, where):
+    asked = _asked(backends, where)
+    if where.is_explicit and [backend.name for backend in asked] == ["local"]:
+        fault = BackendError(
+            "jobs of a namespace or context cannot be listed: no cluster is configured here.",
+            "Set KUBECONFIG; for jobs of this machine leave --namespace and --context out.",
+        )
+        if faults is None:
+            raise fault
+        faults.append(fault)
+    for backend in asked:
         try:
             found += await backend.jobs(where)
         except Incomplete as error:

@@ -32,6 +32,11 @@ _EPOCH = re.compile(
 )
 
 
+def tells(replica: Replica) -> bool:
+    """Return whether the lines of a replica tell how far the training is."""
+    return replica.role not in _SPARED
+
+
 class TrainingProgress:
     """Reads the lines of all replicas of a followed job.
 
@@ -44,7 +49,7 @@ class TrainingProgress:
         self._clock = clock
         backlog = _BACKLOG if time.time() - job.created > _YOUNG else 0.0
         self._replicas: dict[Replica, ReplicaProgress] = {
-            one: ReplicaProgress(backlog) for one in job.replicas if one.role not in _SPARED
+            one: ReplicaProgress(backlog) for one in job.replicas if tells(one)
         }
 
     def output(self, event: Output) -> None:
@@ -90,6 +95,8 @@ def of_logs(logs: Iterable[bytes], seconds: float) -> Done | None:
             if part.strip():
                 one.add(part.decode("utf-8", "replace"), 0.0)
         if known := one.done(0.0):
-            left = seconds * (1 - known.share) / known.share if known.share else None
+            # Of a training with an unknown number of epochs, the time tells nothing of one of them.
+            tells_time = known.share and not known.of_epoch
+            left = seconds * (1 - known.share) / known.share if tells_time else None
             found.append(replace(known, left=left))
     return min(found, key=lambda one: one.share, default=None)

@@ -118,12 +118,24 @@ def test_a_deleted_job_is_not_mistaken_for_a_later_one(kernel: Any, place: Place
     asked = kernel.run("old.state")
     assert asked.error == "NoSuchJob"
     assert "a later job has its name" in str(asked.of("error"))
-    assert kernel.run("old.logs()").error == "NoSuchJob"
+    for one in ("logs()", "progress", "result"):
+        assert kernel.run(f"old.{one}").error == "NoSuchJob"
     assert kernel.run("print(_job.state)").text == "Running\n"
     assert (
         kernel.run("print(repr(old).split(',')[0])").text == "<job numbers: Running\n"
     )  # as known
     kernel.run("_job.stop()")
+
+
+def test_the_end_of_a_job_is_known_after_its_deletion(kernel: Any, place: Place) -> None:
+    removed = "%framework=python\n%worker=1\n%name=removed\n%cleanPolicy=all\n"
+    assert kernel.run(f"{removed}print('one')").status == "ok"
+    assert kernel.run("print(_job.wait(), _job.state)").text == "Succeeded Succeeded\n"
+    assert kernel.run(f"{removed}print(undefined_name)").error == "JobFailed"
+    assert kernel.run("print(_job.wait(check=False), _job.state)").text == "Failed Failed\n"
+    failed = kernel.run("_job.wait()")
+    assert failed.error == "JobFailed"
+    assert "undefined_name" in str(failed.of("error"))
 
 
 def test_the_header_of_a_cell_is_scanned_once(kernel: Any, place: Place) -> None:

@@ -42,5 +42,11 @@ def test_an_edited_cell_runs_in_the_replicas_of_the_kernel(kernel: Any, place: P
     kernel.run("%ciao delete other")
     failed = kernel.run(f"{HEADER}1 / 0")
     assert "ZeroDivisionError" in str(failed.of("error"))
+    again = kernel.run("_job.wait()")  # the run is over, and its replicas wait
+    assert again.error == "JobFailed"
+    assert "ZeroDivisionError" in str(again.of("error"))
+    assert kernel.run("print(_job.wait(check=False), _job.state)").text == "Failed Failed\n"
+    kernel.run(f"{HEADER}print('well')")
+    assert kernel.run("print(_job.wait(), _job.state)").text == "Succeeded Succeeded\n"
     kernel.shutdown()
     place.wait_empty()

@@ -152,6 +152,11 @@ def test_a_log_without_times() -> None:
     assert read_progress([b"", b"x"], 1.0) is None
 
 
+def test_a_log_whose_bar_begins_again_in_each_epoch_tells_no_time() -> None:
+    done = read_progress([b"8/10\n9/10\n10/10\n1/10\n5/10\n"], seconds=30.0)
+    assert done == Done(0.5, None, 5, 10, of_epoch=True)
+
+
 def test_the_text_of_a_bar() -> None:
     assert progress_text(Done(0.45, 200.0, 25, 100, 3, 5)) == (
         "━━━━━─────── 45 % (epoch 3/5, step 25/100), ≈ 3m 20s left"
