@@ -112,6 +112,24 @@ class Parser(argparse.ArgumentParser):
         """End the command, not the process."""
         raise _Done
 
+    def take_more(self, words: Sequence[str], args: argparse.Namespace) -> bool:
+        """Add words after an option to those before it, for argparse takes only the first group.
+
+        Its own way, ``parse_intermixed_args``, does not know verbs.
+
+        Args:
+            words: Words that argparse has left.
+            args: The other ones, parsed.
+
+        Returns:
+            False if the verb takes no more words, or some of them are options.
+        """
+        several = next((one for one in self._get_positional_actions() if one.nargs == "*"), None)
+        if several is None or any(word.startswith("-") for word in words):
+            return False
+        setattr(args, several.dest, [*getattr(args, several.dest), *words])
+        return True
+
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Raise UsageError for unknown words, with a similar option as a hint."""
         word = words[0].partition("=")[0]
@@ -199,7 +217,7 @@ def parse(
         args, unknown = parser(write, prog, first).parse_known_args(words)
     except _Done:
         return None
-    if unknown:
+    if unknown and not args.parser.take_more(unknown, args):
         args.parser.unknown(unknown)
     args.behind = behind
     return args

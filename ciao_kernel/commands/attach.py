@@ -19,7 +19,7 @@ from ciao_kernel.commands.shared_arguments import (
     where,
 )
 from ciao_kernel.errors import BackendError, NoSuchJob
-from ciao_kernel.model import JobResult
+from ciao_kernel.model import Job, JobResult
 from ciao_kernel.model.queries import HERE, Where
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
     since, place, lines = moment(args.since), where(args), line_count(args.lines)
-    name = args.name or await _last(caller.session, place)
+    name = args.name
+    if not name:
+        last = await _last(caller.session, place)
+        name, place = last.name, Where.of(last)
     backend, job, _ = await caller.session.find(name, place)
     chosen(args.replica, job)
     follow = tuple(args.replica)
@@ -57,15 +60,15 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     return await reported(following, args, caller, job.name)
 
 
-async def _last(session: Session, place: Where) -> str:
-    """Return the name of the default job: a reloaded page has lost the table that shows it.
+async def _last(session: Session, place: Where) -> Job:
+    """Return the default job: a reloaded page has lost the table that shows it.
 
     Raises:
         NoSuchJob: This user has no job.
         BackendError: A backend does not answer, but may have a job.
     """
     if session.last is not None and place == HERE:
-        return session.last.name
+        return session.last.job
     faults: list[BackendError] = []
     # If the user names a place, a missing answer is an error; otherwise follow any job found.
     found = await session.jobs(None if place.is_explicit else faults, place)
@@ -74,4 +77,4 @@ async def _last(session: Session, place: Where) -> str:
         raise faults[0]
     if not mine:
         raise NoSuchJob("you have no job to follow.", "`%ciao jobs` lists all jobs.")
-    return mine[-1].name
+    return mine[-1]

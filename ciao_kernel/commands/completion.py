@@ -98,6 +98,13 @@ def contexts(prefix: str, **_: Any) -> list[str]:
     return sorted(name for name in _contexts() if name.startswith(prefix))
 
 
+def backends(prefix: str, **_: Any) -> list[str]:
+    """Return names of backends."""
+    from ciao_kernel.session.plugin_registry import Registry
+
+    return [name for name in Registry().backend_names if name.startswith(prefix)]
+
+
 def files(*endings: str) -> Completer:
     """Return a completer for folders, and for files with one of these endings."""
     from argcomplete.completers import FilesCompleter

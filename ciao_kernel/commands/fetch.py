@@ -6,8 +6,9 @@ import argparse
 
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import BackendError, UsageError
 from ciao_kernel.magics.directives import outputs
+from ciao_kernel.visible_text import visible
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -38,8 +39,12 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
-    """Fetch the files, and say what came."""
-    from ciao_kernel.session import fetching, returned_values
+    """Fetch the files, and say what came.
+
+    Raises:
+        BackendError: Nothing could be fetched, or a path that was named matches no file.
+    """
+    from ciao_kernel.session import fetching
     from ciao_kernel.session.warm.found_runs import find_run
 
     backend, job, _ = await caller.session.find(args.name, where(args))
@@ -47,13 +52,18 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     replicas = chosen(args.replica, job)
     if job.on_cluster:
         settings = caller.session.settings
-        lines = await fetching.fetch(
+        fetched = await fetching.fetch(
             backend, job, replicas, words, settings, caller.display.show, args.number
         )
     else:
         run = await find_run(backend, job, args.number)
-        lines = list(returned_values.of_folder(run, words or fetching.default_words(run)))
-    caller.write("".join(f"{line}\n" for line in lines))
+        fetched = fetching.found_here(run, words)
+    caller.write("".join(f"{line}\n" for line in fetched.lines))
+    if fetched.missing:
+        raise BackendError(
+            f"no file of {job.name} matches {', '.join(map(visible, fetched.missing))}.",
+            "Paths are relative to the folder of the program; `model/*.pt` works too.",
+        )
 
 
 def _path(word: str) -> str:

@@ -243,6 +243,9 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
     """Return the directives that were given as options, as written in a header.
 
     The names are those of the options, because errors show them.
+
+    Raises:
+        UsageError: The program's arguments are given twice.
     """
     options: dict[str, list[str]] = {}
     for entry in table.entries:
@@ -255,6 +258,11 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
         elif value:
             options[name] = value
     if behind := getattr(args, "behind", ()):
+        if "args" in options:
+            raise UsageError(
+                "the program has arguments both in --args and after --.",
+                "Write all of them after --.",
+            )
         options["args"] = [" ".join(map(quote, behind))]
     return options
 

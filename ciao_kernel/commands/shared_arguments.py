@@ -50,9 +50,10 @@ def add_where(verb: argparse.ArgumentParser) -> None:
         "--context", default="", metavar="NAME", help="look in the cluster of this context"
     )
     completion.by(completion.contexts, context)
-    verb.add_argument(
+    backend = verb.add_argument(
         "--backend", default="", metavar="NAME", help="look only in this backend: local, kubernetes"
     )
+    completion.by(completion.backends, backend)
 
 
 def where(args: argparse.Namespace) -> Where:
@@ -67,11 +68,6 @@ def where(args: argparse.Namespace) -> Where:
             "--namespace cannot be combined with --all-namespaces.", "Leave one of them out."
         )
     return Where(args.context, args.namespace, everywhere, args.backend)
-
-
-def exactly(job: Job) -> Where:
-    """Return the place of one job: another one may have the same name elsewhere."""
-    return Where(job.context, job.place if job.on_cluster else "", backend=job.backend)
 
 
 async def running_job(
@@ -92,7 +88,7 @@ async def running_job(
     if asked := args.name if name is None else name:
         return await caller.session.find(asked, place)
     job = await only_running(caller.session, place)
-    return await caller.session.find(job.name, exactly(job))
+    return await caller.session.find(job.name, Where.of(job))
 
 
 async def only_running(session: Session, place: Where) -> Job:
@@ -100,13 +96,15 @@ async def only_running(session: Session, place: Where) -> Job:
 
     Raises:
         UsageError: None runs, or several.
+        BackendError: A backend does not answer, but may have a job.
     """
     from ciao_kernel.session.warm import found_runs
 
     own = session.warm.parked if session.warm else None
     running: list[Job] = []
     idle: list[Job] = []
-    for job, status in await session.jobs([], place):
+    faults: list[BackendError] = []
+    for job, status in await session.jobs(None if place.is_explicit else faults, place):
         if status.state is State.RUNNING and session.owns(job):
             if own and own.job.reference == job.reference:
                 waits = own.run is None
@@ -115,6 +113,8 @@ async def only_running(session: Session, place: Where) -> Job:
             (idle if waits else running).append(job)
     if len(running) == 1:
         return running[0]
+    if not running and faults:
+        raise faults[0]
     if not running:
         told = [f"The replicas of {one.reference} wait for their next run. " for one in idle]
         raise UsageError("no job runs.", f"{''.join(told[:3])}`%ciao jobs` lists all jobs.")

@@ -35,11 +35,12 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     session = caller.session
     session.board.check()
     place = where(args)
-    names = args.name
-    if not names:
+    if args.name:
+        found = [(await session.find(name, place))[:2] for name in dict.fromkeys(args.name)]
+    else:  # by themselves, because several may have one name
         mine = [job for job, _ in await session.jobs(where=place) if session.owns(job)]
-        names = [job.name for job in mine if event_folder.asked(job.header) is not None]
-    found = [(await session.find(name, place))[:2] for name in dict.fromkeys(names)]
+        asked = [job for job in mine if event_folder.asked(job.header) is not None]
+        found = [(session.backend(job.backend), job) for job in asked]
     if not found:
         raise UsageError(
             "no job of yours has %tensorboard.",

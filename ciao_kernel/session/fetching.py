@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
 from ciao_kernel.config import Settings
+from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
@@ -30,6 +32,16 @@ from ciao_kernel.session.warm import found_runs, logged_files
 from ciao_kernel.session.warm.logged_files import Logged
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a fetch of files has brought."""
+
+    lines: tuple[str, ...]
+    """Sentences about the files."""
+    missing: tuple[str, ...] = ()
+    """Paths that were named and match no file of any replica."""
+
+
 async def fetch(
     backend: Backend,
     job: Job,
@@ -38,8 +50,8 @@ async def fetch(
     settings: Settings,
     emit: Emit,
     run: int | None = None,
-) -> list[str]:
-    """Fetch files from pods into the job's folder on this machine; return what came.
+) -> Fetched:
+    """Fetch files from pods into the job's folder on this machine.
 
     Args:
         backend: The job's backend.
@@ -88,7 +100,33 @@ async def fetch(
         raise faults[0]
     for fault in faults:
         emit(Notice(fault.message))
-    return list(returned_values.of_pods(job, returned))
+    return Fetched(tuple(returned_values.of_pods(job, returned, words)), _missing(returned, words))
+
+
+def found_here(job: Job, words: Sequence[str]) -> Fetched:
+    """Return what a job of this machine, or a run of it, has in its folder.
+
+    Args:
+        job: The job or run.
+        words: Paths in the program's folder; none means those of ``%output``.
+    """
+    found = replica_files.find(job.workdir, list(words or default_words(job)))
+    missing = tuple(one for one in found.missing if one in words)
+    return Fetched(tuple(returned_values.of_folder(job, found, words)), missing)
+
+
+def _missing(returned: ReturnedFiles, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that match no file of any replica."""
+    told = returned.missing()
+    # A replica that has ended tells nothing of other words than those of %output.
+    others = returned.left_out() or returned.faults()
+    paths = [path for _, path, _ in returned.of_replicas()]
+    return tuple(
+        word
+        for word in words
+        if word in told
+        or not (others or any(replica_files.pattern(word).fullmatch(path) for path in paths))
+    )
 
 
 def default_words(job: Job) -> tuple[str, ...]:

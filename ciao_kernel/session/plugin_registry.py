@@ -120,6 +120,11 @@ class Registry:
         for backend in backends:
             await backend.close()
 
+    @property
+    def backend_names(self) -> tuple[str, ...]:
+        """Names of all backends, which may not be usable here."""
+        return tuple(self._names("backends"))
+
     def backends(self, settings: Settings) -> list[Backend]:
         """Return all backends that can be loaded; the local one, always there, comes last."""
         return self._loadable("backends", lambda name: self.backend(name, settings))[::-1]

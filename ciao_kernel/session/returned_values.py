@@ -8,6 +8,7 @@ from pathlib import Path
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.returned_files import ReturnedFile, ReturnedFiles
+from ciao_kernel.delivery.replica_files import Found
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
@@ -93,35 +94,38 @@ def _of_files(job: Job, words: Sequence[str], tries: int) -> Iterator[str]:
     if job.on_cluster:
         yield from of_pods(job, ReturnedFiles(Path(job.results), tries))
     else:
-        yield from of_folder(job, words)
+        yield from of_folder(job, replica_files.find(job.workdir, list(words)))
 
 
-def of_folder(job: Job, words: Sequence[str]) -> Iterator[str]:
+def of_folder(job: Job, found: Found, named: Sequence[str] = ()) -> Iterator[str]:
     """Yield what a job of this machine has in its folder.
 
     Args:
         job: The job.
-        words: Paths of files.
+        found: Its files.
+        named: Paths that the user has named; those that are missing are not told.
     """
-    found = replica_files.find(job.workdir, list(words))
+    source = _source(named)
     if found.sizes:
         files = [f"{path} ({size_text(size)})" for path, size in found.sizes.items()]
-        yield f"files of %output: {listed(files, _LISTED)}, in {job.workdir}"
-    yield from _rest(found.missing, found.left_out)
-    yield from _faults([f"{path} ({why})" for path, why in found.faults.items()])
+        yield f"files of {source}: {listed(files, _LISTED)}, in {job.workdir}"
+    yield from _rest([one for one in found.missing if one not in named], found.left_out, source)
+    yield from _faults([f"{path} ({why})" for path, why in found.faults.items()], source)
 
 
-def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
+def of_pods(job: Job, returned: ReturnedFiles, named: Sequence[str] = ()) -> Iterator[str]:
     """Yield what came back from the pods of a job.
 
     Args:
         job: The job.
         returned: Its files on this machine.
+        named: Paths that the user has named; those that are missing are not told.
     """
+    source = _source(named)
     if not returned.known:
         yield (
-            "no files came back for %output: the pods have ended before they could be fetched, or "
-            "a fetch failed."
+            f"no files came back for {source}: the pods have ended before they could be fetched, "
+            "or a fetch failed."
         )
         return
     files = returned.files()
@@ -131,19 +135,18 @@ def of_pods(job: Job, returned: ReturnedFiles) -> Iterator[str]:
         yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.results}"
     folder = event_folder.asked(job.header)
     events = (event_files(folder),) if folder else ()
-    missing = [one for one in returned.missing() if one not in events]
-    yield from _rest(missing, returned.left_out())
-    yield from _faults(returned.faults())
+    missing = [one for one in returned.missing() if one not in events and one not in named]
+    yield from _rest(missing, returned.left_out(), source)
+    yield from _faults(returned.faults(), source)
     if changed := returned.changed():
         yield (
-            "%output: the program wrote these files while they were fetched, so they may be mixed: "
-            f"{listed(changed, _LISTED)}."
+            f"{source}: the program wrote these files while they were fetched, so they may be "
+            f"mixed: {listed(changed, _LISTED)}."
         )
-
     if older := [_text(one) for one in files if one.tries != returned.tries]:
         yield (
-            "%output: these are of an earlier try of the job, and its last one did not give them: "
-            f"{listed(older, _LISTED)}."
+            f"{source}: these are of an earlier try of the job, and its last one did not give "
+            f"them: {listed(older, _LISTED)}."
         )
 
 
@@ -152,13 +155,18 @@ def _text(one: ReturnedFile) -> str:
     return f"{one.at} ({size_text(one.size)}, {', '.join(one.replicas[:_NAMED])}{more})"
 
 
-def _rest(missing: Sequence[str], left_out: Sequence[str]) -> Iterator[str]:
+def _source(named: Sequence[str]) -> str:
+    """Return what has asked for the files: the header of the cell, or paths of a command."""
+    return "the given paths" if named else "%output"
+
+
+def _rest(missing: Sequence[str], left_out: Sequence[str], source: str) -> Iterator[str]:
     if missing:
-        yield f"%output: no file matches {', '.join(map(visible, missing))}."
+        yield f"{source}: no file matches {', '.join(map(visible, missing))}."
     if left_out:
-        yield f"%output: links out of the folder, and what is no file, stay: {listed(left_out)}."
+        yield f"{source}: links out of the folder, and what is no file, stay: {listed(left_out)}."
 
 
-def _faults(faults: Sequence[str]) -> Iterator[str]:
+def _faults(faults: Sequence[str], source: str) -> Iterator[str]:
     if faults:
-        yield f"%output: these did not come back: {listed(faults, _LISTED)}."
+        yield f"{source}: these did not come back: {listed(faults, _LISTED)}."

@@ -109,6 +109,12 @@ def test_options_become_directives() -> None:
     }
 
 
+def test_arguments_of_the_program_are_given_in_one_way() -> None:
+    args = parse("run", "a.py", "--args=--epochs=3", "--", "more")
+    with pytest.raises(UsageError, match="both in --args and after --"):
+        run._options(args, Registry().table)
+
+
 def spec(text: str, *words: str) -> JobSpec:
     """Return what `ciao run` makes of a file with this header, with these options."""
     registry = Registry()
@@ -223,12 +229,36 @@ def test_a_volume_of_an_option_is_for_the_job_or_behind_its_role() -> None:
         (["profile", "--seconds", "x"], "--seconds: expected a number, not 'x'."),
         (["run", "f.py", "--dryrun=maybe"], "--dryrun"),
         (["delete", "a", "--all"], "unknown argument --all"),
+        (["delete", "a", "--yes", "b", "--all"], "unknown argument b"),
+        (["top", "a", "--watch", "b"], "unknown argument b"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(*words)
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("words", "dest", "value"),
+    [
+        (["fetch", "odd", "--replica", "worker-0", "model/", "a"], "path", ["model/", "a"]),
+        (
+            ["fetch", "odd", "x", "--run", "2", "model/", "-n", "t", "a"],
+            "path",
+            ["x", "model/", "a"],
+        ),
+        (["fetch", "--run", "2", "odd"], "path", []),
+        (["delete", "x1", "--yes", "x1-2"], "names", ["x1", "x1-2"]),
+        (["delete", "--yes", "x1"], "names", ["x1"]),
+        (["config", "lines=7", "-o", "json", "color=never"], "changes", ["lines=7", "color=never"]),
+    ],
+)
+def test_words_may_be_on_both_sides_of_an_option(
+    words: list[str], dest: str, value: list[str]
+) -> None:
+    assert getattr(parse(*words), dest) == value
+    assert getattr(parse(*words), dest) == value  # nothing was added to a default
 
 
 @pytest.mark.parametrize(
@@ -339,6 +369,17 @@ def test_values_are_those_of_a_header() -> None:
     offers = completion.value("follow", given)("", args)
     assert set(offers) >= {"worker", "worker-0"}
     assert "ps" not in offers
+
+
+@pytest.mark.parametrize(
+    ("prefix", "offers"), [("", ["kubernetes", "local"]), ("l", ["local"]), ("x", [])]
+)
+def test_backends_are_offered(prefix: str, offers: list[str]) -> None:
+    assert sorted(completion.backends(prefix)) == offers
+    for verb in ("jobs", "logs"):
+        text = commands.parser(verb=verb)._subparsers._group_actions[0].choices[verb]  # type: ignore
+        (action,) = [one for one in text._actions if "--backend" in one.option_strings]
+        assert action.completer is completion.backends
 
 
 # ----------------------------------------------------------------------- the user's file

@@ -12,6 +12,7 @@ import pytest
 from ciao_kernel.errors import BackendError, ClusterFault, DirectiveError
 from ciao_kernel.model import Owner
 from ciao_kernel.session import fetching
+from ciao_kernel.session.fetching import Fetched
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.namespace import Namespace
@@ -101,19 +102,19 @@ def test_a_detached_job_gives_its_files_after_its_end(team: Team, claim: str) ->
     team.namespace.kubectl("delete", "pod", "--all", "--wait=true")
     shown: list[str] = []
 
-    async def fetch(session: Session) -> list[str]:
+    async def fetch(session: Session) -> Fetched:
         backend, job, _ = await session.find("late")
         paths = ["model/"]
         return await fetching.fetch(
             backend, job, job.replicas, paths, team.settings(), lambda one: shown.append(str(one))
         )
 
-    lines = team._ask(fetch)
-    assert lines[0].startswith("brought back by the claim: model/closed (1 byte, worker-0)")
+    fetched = team._ask(fetch)
+    assert fetched.lines[0].startswith("brought back by the claim: model/closed (1 byte, worker-0)")
     until(lambda: readers(team) == [], "the pod that read to be gone", 60)
     assert not any("could not be removed" in one for one in shown)
 
-    async def again(session: Session) -> list[str]:
+    async def again(session: Session) -> Fetched:
         backend, job, _ = await session.find("late")
         shutil.rmtree(Path(job.results))
         return await fetching.fetch(

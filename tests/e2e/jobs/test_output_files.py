@@ -297,10 +297,10 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
                     shown.append(error.message)
                     await asyncio.sleep(1)
             assert (team.folder / "step").read_text() == "1"
-        lines = await fetching.fetch(
+        fetched = await fetching.fetch(
             backend, job, job.replicas[:1], ["output/"], session.settings, display.show
         )
-        assert "output/step (1 byte, worker-0)" in lines[0]
+        assert "output/step (1 byte, worker-0)" in fetched.lines[0]
         (team.folder / "go").write_text("on")
         for replica in job.replicas:
             await copying.give(backend, job, replica, team.folder / "go", "./", session.settings)
@@ -375,10 +375,10 @@ def test_files_of_a_job_in_the_background_come_by_the_log_after_its_end(plain: T
             await asyncio.sleep(1)
             ((job, status),) = await session.jobs()
         backend, job, _ = await session.find(job.name)
-        lines = await fetching.fetch(
+        fetched = await fetching.fetch(
             backend, job, job.replicas, ["model/"], session.settings, display.show
         )
-        assert lines[0].startswith("brought back by the log: model/closed")
+        assert fetched.lines[0].startswith("brought back by the log: model/closed")
         result = await session.attach(job.name, last)
         return result.folder, display.notices, last.notices
 

@@ -21,6 +21,7 @@ from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import BackendError, CiaoError, ClusterFault, JobFailed
 from ciao_kernel.model import Owner, State
 from ciao_kernel.session import fetching
+from ciao_kernel.session.fetching import Fetched
 from ciao_kernel.session.inspection import picture, profile, query
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
@@ -281,14 +282,14 @@ def test_the_files_of_each_run_come_back_and_the_pods_stay(
         backend, job, _ = await session.find(failed.job.name)
         assert job.warm_run == 0
 
-        def fetched(number: int | None = None) -> Coroutine[Any, Any, list[str]]:
+        def fetched(number: int | None = None) -> Coroutine[Any, Any, Fetched]:
             some, ignore = job.replicas, lambda _: None
             return fetching.fetch(backend, job, some, ["model/"], session.settings, ignore, number)
 
         work = fetched()
         if way != "s3":  # as in a terminal, from the folder of the newest run, or out of the log
             (Path(failed.job.results) / "model/net").unlink()
-            assert (await work)[0].endswith(f"to {failed.job.results}")
+            assert (await work).lines[0].endswith(f"to {failed.job.results}")
             assert (Path(failed.job.results) / "model/net").exists()
             earlier = Path(failed.job.files) / "run-3"
             (earlier / "model/net").unlink()

@@ -77,11 +77,14 @@ def item(annotations: dict[str, str]) -> dict[str, Any]:
 
 
 async def fetched(
-    backend: Backend, about: Job, words: Sequence[str] = PATHS
-) -> tuple[list[str], list[str]]:
-    """Fetch; return what the command writes, and the notices."""
+    backend: Backend,
+    about: Job,
+    words: Sequence[str] = PATHS,
+    missing: Sequence[str] = ("absent.txt",),
+) -> tuple[tuple[str, ...], list[str]]:
+    """Fetch; return what the command writes, and the notices; other words are missing."""
     shown: list[Event] = []
-    lines = await fetching.fetch(
+    done = await fetching.fetch(
         backend,
         about,
         about.replicas,
@@ -89,7 +92,8 @@ async def fetched(
         backend.settings,
         shown.append,  # type: ignore[arg-type]
     )
-    return lines, [one.text for one in shown if isinstance(one, Notice)]
+    assert done.missing == tuple(missing)
+    return done.lines, [one.text for one in shown if isinstance(one, Notice)]
 
 
 def test_the_log_of_an_ended_pod_still_has_the_files(folder: Path, tmp_path: Path) -> None:
@@ -104,11 +108,12 @@ def test_the_log_of_an_ended_pod_still_has_the_files(folder: Path, tmp_path: Pat
             assert (here / "model/net.bin").read_bytes() == (folder / "model/net.bin").read_bytes()
             # Once more: they are here, and others cannot be had.
             (here / "model/leer").write_text("changed by the user")
-            lines, notices = await fetched(backend, job(here), ["other.csv"])
+            lines, notices = await fetched(backend, job(here), ["other.csv"], missing=["other.csv"])
             assert lines[0].startswith("brought back by the log: model/leer")
             assert (here / "model/leer").read_text() == "changed by the user"
             (here / "model/net.bin").unlink()
-            lines, notices = await fetched(backend, job(here), ["other.csv"])
+            words = ["other.csv", "model/net.bin"]
+            lines, notices = await fetched(backend, job(here), words, missing=words[:1])
             assert notices == ["worker-0 has ended, and gives the files of %output alone."]
             assert (here / "model/net.bin").exists()
 

@@ -14,7 +14,7 @@ import pytest
 
 from ciao_kernel.commands import Caller, execute
 from ciao_kernel.delivery.output import results
-from ciao_kernel.errors import JobFailed, JobLost, JobStopped, UsageError
+from ciao_kernel.errors import BackendError, JobFailed, JobLost, JobStopped, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.warm import found_runs
@@ -283,7 +283,16 @@ def test_values_and_files_of_each_run_come_back(jobs: Place, kernel: Kernel) -> 
         texts: list[str] = []
         caller = Caller(session, Recorder(), texts.append, jobs.folder)
         await execute(["fetch", later.name, "output/", "--run", "2"], caller)
-        assert texts == [f"files of %output: output/a (0 bytes), in {ended[0].job.workdir}\n"]
+        assert texts == [
+            f"files of the given paths: output/a (0 bytes), in {ended[0].job.workdir}\n"
+        ]
+        texts.clear()
+        words = ["fetch", later.name, "model/", "--run", "2", "output/", "x.csv"]
+        with pytest.raises(BackendError, match=r"no file of \S+ matches model/, x\.csv\."):
+            await execute(words, caller)
+        assert texts == [
+            f"files of the given paths: output/a (0 bytes), in {ended[0].job.workdir}\n"
+        ]
         with pytest.raises(UsageError, match="has no run 9: its runs are 1 to 4"):
             await execute(["fetch", later.name, "--run", "9"], caller)
 

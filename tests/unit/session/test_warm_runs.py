@@ -42,6 +42,7 @@ from ciao_kernel.model.queries import LogOptions, Streams
 from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Plan, WayBack
 from ciao_kernel.session import fetching, returned_values
+from ciao_kernel.session.fetching import Fetched
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.warm import found_runs, framework, logs
@@ -791,7 +792,7 @@ def test_a_log_without_the_beginning_of_some_files_gives_the_others(tmp_path: Pa
     run(main)
 
 
-async def fetched(inner: LoggingReplicas, job: Job, number: int | None, *words: str) -> list[str]:
+async def fetched(inner: LoggingReplicas, job: Job, number: int | None, *words: str) -> Fetched:
     return await fetching.fetch(
         inner,  # type: ignore[arg-type]
         job,
@@ -809,7 +810,7 @@ def test_files_of_an_earlier_run_are_fetched_out_of_the_log(tmp_path: Path) -> N
         job = await inner.found()
 
         fetch = partial(fetched, inner, job)
-        (said,) = await fetch(1)
+        (said,) = (await fetch(1)).lines
         assert said.startswith("brought back by the log: same (8 bytes, worker-0, worker-1)")
         assert said.endswith("job/run-1")
         (tmp_path / "job/run-1/same").unlink()

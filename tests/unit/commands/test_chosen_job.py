@@ -1,0 +1,112 @@
+"""Verbs without a name choose a job, also where another one has its name or does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel import commands
+from ciao_kernel.api.client import NoDisplay
+from ciao_kernel.commands import attach, tensorboard
+from ciao_kernel.commands.shared_arguments import only_running
+from ciao_kernel.errors import ClusterFault, NoSuchJob
+from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.queries import HERE, Where
+from ciao_kernel.session import lookup
+from ciao_kernel.session.owner import current_user
+
+WORKER = Replica("worker", 0)
+OWNER = f"{current_user()} kernel 1"
+LOCAL = Job("same", "local", "python", (WORKER,), 1.0, "/jobs/same/work", owner=OWNER)
+FAR = replace(LOCAL, backend="kubernetes", place="team", kind_of_place="namespace", created=2.0)
+RUNNING = Status(State.RUNNING, (ReplicaStatus(WORKER, State.RUNNING),), since=time.time())
+
+
+class Backend:
+    """A backend with some running jobs, or one that does not answer."""
+
+    def __init__(self, name: str, *found: Job, silent: bool = False) -> None:
+        self.name, self._found, self._silent = name, found, silent
+
+    async def jobs(self, where: Where) -> list[tuple[Job, Status]]:
+        if self._silent:
+            raise ClusterFault("the cluster does not answer.")
+        if where.is_explicit and self.name == "local":
+            return []
+        return [(one, RUNNING) for one in self._found]
+
+    async def find(self, name: str, where: Where) -> tuple[Job, Status]:
+        for job, status in await self.jobs(where):
+            if job.name == name:
+                return job, status
+        raise NoSuchJob(f"no {name}")
+
+
+class Session:
+    """As much of a session as the verbs ask for; it notes the jobs that they follow or show."""
+
+    warm = None
+    last: JobResult | None = None
+
+    def __init__(self, *backends: Backend) -> None:
+        self._backends = backends
+        self.chosen: list[tuple[str, Job]] = []
+        self.board = self
+
+    async def jobs(self, faults: Any = None, where: Where = HERE) -> list[tuple[Job, Status]]:
+        return await lookup.jobs(self._backends, where, faults)  # type: ignore[arg-type]
+
+    async def find(self, name: str, where: Where) -> Any:
+        return await lookup.find(self._backends, name, where)  # type: ignore[arg-type]
+
+    def backend(self, name: str) -> Backend:
+        return next(one for one in self._backends if one.name == name)
+
+    def owns(self, job: Job) -> bool:
+        return True
+
+    async def attach(self, name: str, *_: Any, found: tuple[Backend, Job], **__: Any) -> JobResult:
+        self.chosen.append((found[0].name, found[1]))
+        return JobResult(found[1], RUNNING)
+
+    def check(self) -> None:
+        """Do nothing: TensorBoard is installed."""
+
+    async def show(self, found: list[tuple[Backend, Job]], *_: Any) -> None:
+        self.chosen += [(backend.name, job) for backend, job in found]
+
+    def run(self, verb: Any, *words: str) -> list[tuple[str, Job]]:
+        args = commands.parse([verb.__name__.rpartition(".")[2], *words], print)
+        session: Any = self
+        asyncio.run(verb.run(args, commands.Caller(session, NoDisplay(), print, Path())))
+        return self.chosen
+
+
+def test_attach_follows_the_job_that_it_has_chosen() -> None:
+    both = Backend("kubernetes", FAR), Backend("local", LOCAL)
+    assert Session(*both).run(attach) == [("kubernetes", FAR)]
+    assert Session(*both).run(attach, "-n", "team") == [("kubernetes", FAR)]
+    again = Session(*both)
+    again.last = JobResult(LOCAL, RUNNING)
+    assert again.run(attach) == [("local", LOCAL)]
+
+
+def test_tensorboard_shows_all_jobs_that_have_it() -> None:
+    far, local = (replace(one, header="%tensorboard=logs") for one in (FAR, LOCAL))
+    both = Backend("kubernetes", far, replace(FAR, name="other")), Backend("local", local)
+    assert Session(*both).run(tensorboard) == [("local", local), ("kubernetes", far)]
+
+
+@pytest.mark.parametrize("place", [HERE, Where(namespace="team")])
+def test_a_cluster_that_does_not_answer_may_have_the_running_job(place: Where) -> None:
+    session: Any = Session(Backend("kubernetes", silent=True), Backend("local"))
+    with pytest.raises(ClusterFault, match="does not answer"):
+        asyncio.run(only_running(session, place))
+    session = Session(Backend("kubernetes", silent=True), Backend("local", LOCAL))
+    if place is HERE:
+        assert asyncio.run(only_running(session, place)) == "same"
