@@ -2,7 +2,8 @@
 
 An environment extends the replicas' usual interpreter, so that only missing packages are installed.
 It is created once for the same requirements, shared by later cells, and removed when it was unused
-for a long time.
+for a long time. If a package that it counted on is gone from the interpreter, the next cell creates
+another one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import errno
 import hashlib
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -27,12 +29,14 @@ from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit, Step
 
 _DONE = "ciao-done"
+"""Has the folders of those packages of the interpreter that the requirements are fulfilled by."""
 _SITES = (
     "import json, sys, sysconfig; "
     # Machines of two architectures may share a home, and have one text of their version.
     "print(json.dumps([f'{sys.version} {sysconfig.get_platform()}', "
     "[path for path in sys.path if path.endswith('-packages')]]))"
 )
+_SATISFIED = re.compile(r"Requirement already satisfied: ([A-Za-z0-9][\w.-]*)")
 _NO_VENV = "On Debian, install the package python3-venv."
 
 
@@ -57,7 +61,7 @@ async def prepare(
     version, sites = await _asked(python)
     answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
     key = json.dumps([python, version, sites, wanted.key, answers])
-    folder = cache / "environments" / hashlib.sha256(key.encode()).hexdigest()[:24]
+    folder = await asyncio.to_thread(_place, cache / "environments", key)
     disk_cache.used(folder / _DONE)
     if _is_made(folder):
         return str(folder / "bin" / "python")
@@ -79,6 +83,29 @@ async def prepare(
     return str(folder / "bin" / "python")
 
 
+def _place(environments: Path, key: str) -> Path:
+    """Return the folder of the environment with this key; one that no longer fits is passed over.
+
+    It stays there, because jobs may run in it.
+    """
+    number = 0
+    while True:
+        text = f"{key} {number}" if number else key
+        folder = environments / hashlib.sha256(text.encode()).hexdigest()[:24]
+        if not _is_made(folder) or _fits(folder):
+            return folder
+        number += 1
+
+
+def _fits(folder: Path) -> bool:
+    """Return whether the interpreter still has the packages that the environment counted on."""
+    try:
+        text = (folder / _DONE).read_text()
+        return all(Path(one).exists() for one in (json.loads(text) if text else ()))
+    except (OSError, ValueError):
+        return False
+
+
 def _is_made(folder: Path) -> bool:
     return disk_cache.is_own(folder) and (folder / _DONE).exists()
 
@@ -98,6 +125,8 @@ async def _asked(python: str) -> tuple[str, list[str]]:
 async def _make(
     python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit, lock: Lock
 ) -> None:
+    from packaging.utils import canonicalize_name
+
     pip.check()
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     private_files.make_folder(folder)  # venv's own mode would follow the umask
@@ -114,7 +143,11 @@ async def _make(
         stand_ins.note(own, name, number)
     command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
 
+    counted_on: set[str] = set()
+
     def say(line: str) -> None:
+        if found := _SATISFIED.match(line):
+            counted_on.add(canonicalize_name(found[1]))
         if line.startswith(pip.STEPS[:-1]):
             emit(Notice(f"[pip] {line}"))
 
@@ -131,7 +164,22 @@ async def _make(
         raise error.explained() from None
     for name, number in counted.items():
         stand_ins.forget(own, name, number)
-    (folder / _DONE).touch()
+        counted_on |= stand_ins.behind(name) if name in counted_on else set()
+    below_folders = await asyncio.to_thread(_info_folders, sites, counted_on)
+    (folder / _DONE).write_text(json.dumps(below_folders))
+
+
+def _info_folders(sites: list[str], names: set[str]) -> list[str]:
+    """Return the folders by which pip finds these packages: each has the version in its name."""
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, str] = {}
+    for site in sites:
+        for path in sorted(Path(site).glob("*-info")):
+            name = canonicalize_name(path.name.partition("-")[0])
+            if name in names:
+                found.setdefault(name, str(path))
+    return sorted(found.values())
 
 
 async def _run(command: list[str], fault: str, hint: str) -> str:

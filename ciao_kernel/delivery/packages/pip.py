@@ -36,8 +36,12 @@ _ELSEWHERE = ("EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX")
 """Other sources of packages, which are dropped if the cell names an index."""
 _AWAY = re.compile(
     r"Temporary failure|ConnectionError|NewConnection|ConnectTimeout|ReadTimeout|SSLError|"
-    r"ProxyError|Connection refused"
+    r"ProxyError|Connection refused|"
+    # pip 26.3 says in its own words what Python's errors said.
+    r"connection error:|didn't respond within|confirming the ssl certificate|"
+    r"Failed to (?:connect to|establish a secure connection|resolve)"
 )
+_RETRIES = "WARNING: Retrying"
 _PAGE = re.compile(r"Could not fetch URL .*")
 _NO_PORT = re.compile(r"(Port could not be cast to integer value as ).*")
 """Python's error for an address whose password contains a /: it quotes a part of the password."""
@@ -64,8 +68,7 @@ class Failed(Exception):
 
         The packages are then not the cause of the failure.
         """
-        text = "\n".join((*self.lines, *self.pages))
-        return bool(_AWAY.search(text) or _WHO.search(text))
+        return bool(_AWAY.search(self._evidence) or _WHO.search(self._evidence))
 
     @property
     def said(self) -> str:
@@ -80,9 +83,15 @@ class Failed(Exception):
         said = (line for line in self.lines if line.strip() and not line.lstrip().startswith(STEPS))
         return tuple(said)[-_LATEST:]
 
+    @property
+    def _evidence(self) -> str:
+        # A request that is tried again may well be answered; one that is not has a line of its own.
+        told = (line for line in self.lines if not line.lstrip().startswith(_RETRIES))
+        return "\n".join((*told, *self.pages))
+
     def explained(self) -> CiaoError:
         """Return the error for the user."""
-        text = "\n".join((*self.lines, *self.pages))
+        text = self._evidence
         if "No space left" in text or "Disk quota" in text:
             return full()
         if _NO_PORT.search(text):

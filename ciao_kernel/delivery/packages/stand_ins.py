@@ -61,6 +61,11 @@ def of(have: Mapping[str, str], wanted: Requirements) -> dict[str, str]:
     }
 
 
+def behind(distribution: str) -> set[str]:
+    """Return the names of the distributions that may count as another one."""
+    return {name for name, other in _STANDS_FOR.items() if other == distribution}
+
+
 def note(site: Path, distribution: str, version: str) -> None:
     """Let pip find a distribution in a folder of packages; pip itself can remove it again."""
     folder = _folder(site, distribution, version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,36 @@ def test_what_lies_below_is_found_by_its_own_path_files(
 
     assert ended.error is None, ended.error.message
     assert ended.display.data("worker-1") == b"1.0\n"
+
+
+@pytest.mark.parametrize("later", ["1.0", ""])
+def test_a_package_that_has_left_the_interpreter_is_installed(
+    jobs: Place, index: Index, tmp_path: Path, later: str
+) -> None:
+    index.add("app", "2.0")
+    own = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", own], check=True)
+    (site,) = own.glob("lib/*/site-packages")
+
+    def install(version: str) -> None:
+        for old in site.glob("app-*.dist-info"):
+            shutil.rmtree(old)
+        (site / "app.py").write_text(f"version = 'below {version}'\n" if version else "1 / 0\n")
+        if version:
+            (site / f"app-{version}.dist-info").mkdir()
+            metadata = f"Metadata-Version: 2.1\nName: app\nVersion: {version}\n"
+            (site / f"app-{version}.dist-info" / "METADATA").write_text(metadata)
+
+    text = cell(index, f"%python={own}\n%packages='app>=2'")
+    install("2.0")
+    assert [shown(jobs.run(text)) for _ in range(2)] == ["below 2.0\n"] * 2
+    assert len(environments(jobs)) == 1
+    install(later)
+    assert shown(jobs.run(text)) == "2.0\n"
+    install("2.0")
+    index.asked.clear()
+    assert shown(jobs.run(text)) == "below 2.0\n"
+    assert not index.asked, "the first environment fits again"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The lock under which pip runs."""
+"""The lock under which pip runs, and what its failures mean."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.builders import pip_errors
 from ciao_kernel.delivery.packages import pip
 from ciao_kernel.errors import EnvironmentFault
 
@@ -48,3 +49,40 @@ def test_a_folder_for_packages_needs_files_and_locks(
     assert "Not a directory" in asyncio.run(main(tmp_path / "file" / "deep" / "one.lock"))
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert "No locks available" in asyncio.run(main(tmp_path / "one.lock"))
+
+
+RETRY = (
+    "WARNING: Retrying (Retry(total=4, connect=None, read=None, redirect=None, status=None)) after "
+    "connection broken by 'ReadTimeoutError(\"HTTPSConnectionPool(host='pypi.org', port=443): "
+    "Read timed out. (read timeout=15)\")': /simple/numpy/"
+)
+
+
+def test_a_request_that_was_answered_later_is_not_the_cause() -> None:
+    unknown = "ERROR: No matching distribution found for pandsa"
+    failed = pip.Failed([RETRY, "Collecting numpy", unknown])
+    assert not failed.away
+    assert "pip cannot install" in failed.explained().message
+    assert isinstance(pip_errors.explained(failed, print), pip_errors.NoWheel)
+
+
+@pytest.mark.parametrize(
+    ("lines", "pages"),
+    [
+        ([RETRY, "ERROR: No matching distribution found for numpy"], [
+            "Could not fetch URL https://pypi.org/simple/numpy/: connection error: "
+            "HTTPSConnectionPool(host='pypi.org', port=443): Max retries exceeded (Caused by "
+            "ReadTimeoutError('Read timed out.')) - skipping"
+        ]),
+        ([RETRY, "ERROR: No matching distribution found for numpy"], [
+            "Could not fetch URL https://pypi.org/simple/numpy/: pypi.org didn't respond within "
+            "15.0 seconds - skipping"
+        ]),
+        ([RETRY, "error: connection-failed", "", "× Failed to connect to pypi.org"], []),
+        ([RETRY, "pip._vendor.urllib3.exceptions.ReadTimeoutError: Read timed out."], []),
+    ],
+)  # fmt: skip
+def test_an_index_that_never_answers_is_the_cause(lines: list[str], pages: list[str]) -> None:
+    failed = pip.Failed(lines, pages)
+    assert failed.away
+    assert "does not answer" in failed.explained().message
