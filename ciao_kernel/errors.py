@@ -6,7 +6,7 @@
     ├── UsageError                the user's text is wrong; nothing was started
     │   ├── DirectiveError        a line of the header (line, column, nearest name)
     │   ├── SpecError             directives that conflict (becomes a DirectiveError)
-    │   │   └── NoRoom            … or a quota has no room for the job now
+    │   │   └── NoRoom            … or a quota or this machine has no room now
     │   ├── SourceError           the body of the cell or a file that it needs
     │   └── SettingError          a wrong setting, with the place where it is set
     ├── PluginError               an unknown or broken framework, builder or backend
@@ -30,7 +30,7 @@ the environment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ciao_kernel.visible_text import visible, visible_lines
@@ -105,7 +105,27 @@ class SpecError(UsageError):
 
 
 class NoRoom(SpecError):
-    """A quota has no room for the job; it may have some when other jobs have ended."""
+    """A quota or this machine has no room; it may have some when other jobs have ended.
+
+    Args:
+        message: What is missing.
+        hint: How to fix it.
+        directive: Name of the directive to blame.
+        word: As in :class:`SpecError`.
+        holders: Names of the jobs that take the room, if they are known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        directive: str,
+        word: str = "",
+        holders: Collection[str] = (),
+    ) -> None:
+        super().__init__(message, hint, directive=directive, word=word)
+        self.holders = frozenset(holders)
 
 
 class SourceError(UsageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from ciao_kernel.errors import UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
+from ciao_kernel.session.job_record import of_newest_run
 from ciao_kernel.visible_text import one_line, visible
 
 _NONE = "–"
@@ -33,6 +35,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the job, its header and its replicas, and details from the cluster."""
     backend, job, status = await caller.session.find(args.name, where(args))
     details = await backend.details(job)
+    job = await asyncio.to_thread(of_newest_run, job)
     if args.output == "yaml":
         caller.write(_yaml(job, details))
     elif args.output == "json":

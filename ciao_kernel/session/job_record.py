@@ -13,7 +13,7 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ciao_kernel.delivery.input.git_commit import commit_of
 from ciao_kernel.delivery.input.held_file import open_checked
 from ciao_kernel.errors import SourceError, UsageError
 from ciao_kernel.magics import render
+from ciao_kernel.magics.directives import warm
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import Job, Source, SourceFile
 from ciao_kernel.plugins import Plan
@@ -131,6 +132,20 @@ def read(job: Job) -> Record:
         "It was started on another machine, by another version of ciao, or with more than "
         f"{_MOST >> 20} MiB of files. Run its cell again.",
     )
+
+
+def of_newest_run(job: Job) -> Job:
+    """Return a warm job with the header and the facts of its newest run, which a rerun starts.
+
+    Any other job has one run, and is returned as it is; so is one without a record here.
+    """
+    if not warm.asked(job.header):
+        return job
+    try:
+        record = read(job)
+    except UsageError:
+        return job
+    return replace(job, header=record.shown, made_of=record.facts)
 
 
 def source(record: Record, folder: Path) -> Source:

@@ -263,6 +263,9 @@ def plan_again(
     """
     parsed = parse_cell(f"{header}\npass\n", registry, settings)
     spec, cluster = parsed.spec, parsed.spec.cluster
+    if spec.warm is not None:  # nothing keeps the replicas of the new job
+        spec = replace(spec, warm=None)
+        shown = shown_header(spec, registry.table)
     if job.on_cluster:
         context = job.context or cluster.context
         cluster = replace(cluster, context=context, namespace=job.place)

@@ -45,7 +45,7 @@ async def rerun(
             session.owner,
         )
         header = render.render(plan.spec, session.registry.table)  # with the name, for another one
-        record = replace(record, header=header)
+        record = replace(record, header=header, shown=plan.header)
         builder = selection.builder(plan.spec, backend, session.registry, session.settings)
         await backend.check(plan)
         if inspection.has_files(plan.source):

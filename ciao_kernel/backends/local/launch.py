@@ -44,6 +44,9 @@ from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
 from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan, endless_roles
 
+_LOOK = 0.1
+"""Seconds between two checks for the end of a stopped job."""
+
 
 class Launcher:
     """Submits jobs.
@@ -99,6 +102,8 @@ class Launcher:
     async def launch(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Folder:
         """Create the job's folder and start its supervisor."""
         self._prepare(emit)
+        if plan.name and (kept := self._checkpoint(plan, plan.name)):
+            await self._wait_until_saved(kept, emit)
         folder = self._claim_name(plan.name, plan.framework.name)
         started: list[subprocess.Popen[bytes]] = []
         try:
@@ -121,7 +126,7 @@ class Launcher:
             artifact = await builder.build(ask, emit)
             work, folders = Path(artifact.workdir), self._settings.volumes
             await asyncio.to_thread(volumes.place, plan.spec.all_volumes, work, folders)
-            if kept := checkpoints.on_this_machine(plan.spec, self._settings, folder.path.name):
+            if kept := self._checkpoint(plan, folder.path.name):
                 await asyncio.to_thread(volumes.keep, kept, work, self._own)
             for replica in plan.spec.replicas() if plan.spec.output_names else ():
                 results.folder(work, replica).mkdir(parents=True)
@@ -160,6 +165,18 @@ class Launcher:
         if self._own.reason and not known:
             text = f"{self._own.reason}, so your jobs are in a folder of your own: {self._own.path}"
             emit(Notice(text))
+
+    def _checkpoint(self, plan: Plan, name: str) -> Path | None:
+        return checkpoints.on_this_machine(plan.spec, self._settings, name)
+
+    async def _wait_until_saved(self, kept: Path, emit: Emit) -> None:
+        """Wait until stopped jobs have ended that may still save into a folder of checkpoints."""
+        told = ""
+        while name := await asyncio.to_thread(volumes.keeper, kept, self._jobs, self._host):
+            if name != told:
+                emit(Notice(f"waiting until the stopped job {name} has ended …"))
+            told = name
+            await asyncio.sleep(_LOOK)
 
     def _claim_name(self, wanted: str | None, framework: str) -> Folder:
         """Create the job's folder, which reserves the job's name."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ciao_kernel import private_files
+from ciao_kernel.backends.local.hosts import Host
+from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder
 from ciao_kernel.config.storage import OwnFolder
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import JobSpec
+from ciao_kernel.model import JobSpec, State
 from ciao_kernel.model.volume import Volume, VolumeKind, overlap
 from ciao_kernel.plugins import Plan
+
+_ENDING = (State.STOPPED, State.FAILED)
 
 
 def check(plan: Plan, folders: Mapping[str, str]) -> None:
@@ -131,6 +136,28 @@ def keep(folder: Path, work: Path, storage: OwnFolder) -> None:
         storage.prepare(*folder.relative_to(storage.path).parts)
     folder.mkdir(parents=True, exist_ok=True)
     (work / checkpoints.WHERE).symlink_to(folder, target_is_directory=True)
+
+
+def keeper(folder: Path, jobs: Path, host: Host) -> str:
+    """Return the name of a job that ends and may still save there; "" if there is none.
+
+    Args:
+        folder: A folder of checkpoints.
+        jobs: The folder of jobs.
+        host: This machine.
+    """
+    for path in jobs.iterdir():
+        with contextlib.suppress(*RECORD_ERRORS):
+            if not (path / "work" / checkpoints.WHERE).samefile(folder):
+                continue
+            job = Folder(path)
+            status = job.read_status()
+            if status is None or status["settled"]:
+                continue
+            ends = status["state"] in _ENDING or job.is_stop_requested()
+            if ends and host.is_supervisor_alive(job, status):
+                return path.name
+    return ""
 
 
 def _refused(message: str, hint: str) -> SpecError:

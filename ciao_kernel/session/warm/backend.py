@@ -11,7 +11,7 @@ from functools import partial
 
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.warm import sending
-from ciao_kernel.errors import BackendError, SpecError
+from ciao_kernel.errors import BackendError, NoRoom, SpecError
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import CleanPolicy, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
@@ -95,7 +95,12 @@ class WarmBackend:
                 "Write them to a %volume, or leave %warm out.",
                 directive="output",
             )
-        await self._inner.check(plan)
+        try:
+            await self._inner.check(plan)
+        except NoRoom as error:
+            # The run takes place in the replicas that have the room, or they end before it.
+            if not error.holders & self._pool.holders:
+                raise
         await self._inner.check_feeding(plan)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:

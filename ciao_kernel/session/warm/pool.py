@@ -57,6 +57,12 @@ class WarmPool:
             self._parked, self._ended = None, parked
         return self._parked
 
+    @property
+    def holders(self) -> set[str]:
+        """Names of the jobs whose replicas are kept, or may not have ended yet."""
+        kept = self.parked  # first: it notes replicas that have ended
+        return {one.job.name for one in (kept, self._ended) if one}
+
     def take_ended(self) -> Parked | None:
         """Return the replicas that have ended by themselves since the last cell with %warm."""
         ended, self._ended = self._ended, None

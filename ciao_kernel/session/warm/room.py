@@ -1,4 +1,4 @@
-"""Waits until warm replicas that end have given back their share of a quota."""
+"""Waits until warm replicas that end have given back their share of a quota, or their GPUs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ciao_kernel.model import Event, Job, Notice
 from ciao_kernel.plugins import Backend, Builder, Emit, Plan
 
 _ROOM, _AGAIN = 30.0, 1.0
-"""Seconds in which the share comes back, and between two looks."""
-WAITS = "waiting until the old replicas give back their share of the quota …"
+"""Seconds in which the room comes back, and between two looks."""
+WAITS = "waiting until the old replicas make room …"
 
 
 async def submit_after_others(
     backend: Backend, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool
 ) -> Job:
-    """Start replicas while others, which this kernel has stopped, may still count in a quota.
+    """Start replicas while others, which this kernel has stopped, may still take the room.
 
     Args:
         backend: Starts the replicas.
@@ -27,7 +27,7 @@ async def submit_after_others(
         outlive: Whether the job may outlive this kernel.
 
     Raises:
-        NoRoom: The quota has no room after half a minute either.
+        NoRoom: There is no room after half a minute either.
         CiaoError: Any other error of the backend, at once.
     """
     until, said = time.monotonic() + _ROOM, set[str]()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.model import State
-from tests.helpers.jobs import Ended, Place, Recorder, wait
+from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
 
 COUNTS = """
 import os
@@ -53,6 +53,51 @@ def test_a_later_job_of_the_name_goes_on_and_a_clean_up_keeps_the_folder(
     run(jobs, "%name=mnist\n%checkpoint", checkpoint=str(tmp_path / "all"))
     assert (tmp_path / "own" / "a" / "mnist" / "step").read_text() == "1"
     assert (tmp_path / "all" / "mnist" / "step").read_text() == "1"
+
+
+CONTINUES = """
+import os, signal, sys, time
+path = os.environ["CIAO_CHECKPOINT"] + "/step"
+if os.path.exists(path):
+    print("goes on at step", open(path).read())
+    sys.exit()
+def save(*_):
+    print("saving", flush=True)
+    while not os.path.exists("../../../go on"):
+        time.sleep(0.01)
+    open(path, "w").write("7")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("training", flush=True)
+time.sleep(600)
+"""
+HEAD = "%framework=tensorflow\n%worker=1\n%name=mnist\n%checkpoint\n%grace=120s\n"
+
+
+def test_the_next_job_waits_until_a_stopped_one_has_saved(jobs: Place) -> None:
+    async def main() -> None:
+        session = jobs.session()
+        first, second, other = Recorder(), Recorder(), Recorder()
+        cell = asyncio.ensure_future(jobs.ended(HEAD + CONTINUES, session, first))
+        await first.until("training")
+        assert first.job
+        stopping = asyncio.ensure_future(session.backend("local").stop(first.job, "test"))
+        await first.until("saving")
+        third = asyncio.ensure_future(session.run(HEAD + CONTINUES, other, jobs.folder))
+        waits = asyncio.ensure_future(jobs.ended(HEAD + CONTINUES, session, second))
+        told = "waiting until the stopped job mnist has ended …"
+        await wait(lambda: told in second.notices and told in other.notices)
+        await interrupted(third)
+        assert other.job is None, "an interrupt ends the wait"
+        (jobs.storage / "go on").touch()
+        ended = await waits
+        await stopping
+        await cell
+        assert ended.error is None
+        assert second.data("worker-0") == b"goes on at step 7\n"
+        assert second.notices.count(told) == 1
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

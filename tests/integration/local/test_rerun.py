@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -10,7 +11,8 @@ from ciao_kernel.commands import Caller, execute
 from ciao_kernel.errors import UsageError
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
-from tests.helpers.jobs import Place, Recorder, cell
+from ciao_kernel.session.warm.pool import WarmPool
+from tests.helpers.jobs import Place, Recorder, cell, wait
 
 TRAINS = """
     %framework=tensorflow
@@ -55,6 +57,52 @@ def test_a_rerun_has_the_source_of_the_job_and_its_checkpoint(jobs: Place) -> No
     assert facts["source"].startswith("sha256:")
     assert "1" * 40 in described
     assert "a secret" not in described
+
+
+def test_a_warm_job_is_described_by_its_newest_run_and_runs_again_as_a_job_of_its_own(
+    jobs: Place,
+) -> None:
+    head = "%framework=python\n%worker=1\n%warm\n%envvar=TOKEN='a secret'\n%output=loss out/\n"
+    body = "import os\nos.mkdir('out')\nopen('out/a.txt', 'w').close()\nloss = NUMBER\n"
+
+    async def main() -> None:
+        session, text = jobs.session(), list[str]()
+        session.warm = WarmPool()
+        try:
+            for number, args in (("1", "%args=first"), ("2", "%args=newest")):
+                cell = f"{head}{args}\n{body}".replace("NUMBER", number)
+                await session.run(cell, Recorder(), jobs.folder)
+            assert session.last
+            name = session.last.job.name
+            await execute(["describe", name], Caller(session, Recorder(), text.append, jobs.folder))
+            described = text.pop()
+            again = Recorder()
+            caller = Caller(session, again, text.append, jobs.folder)
+            await execute(["rerun", name], caller)
+            last = session.last
+            assert last.job.name != name
+            assert not last.job.warm_run
+            assert "%warm" not in last.job.header
+            assert "%args=newest" in last.job.header
+            assert "a secret" not in last.job.header
+            assert (last.folder / "out" / "a.txt").exists()
+            await execute(["rerun", last.job.name], caller)
+            assert "%warm" not in session.last.job.header
+            await execute(["describe", last.job.name], caller)
+            of = [line for line in described.splitlines() if line.startswith("source")]
+            assert of == [line for line in text.pop().splitlines() if line.startswith("source")]
+            assert "%args=newest" in described
+            assert "%args=first" not in described
+            assert "a secret" not in described
+            await execute(["describe", name, "--output", "json"], caller)
+            told = json.loads(text.pop())
+            assert "%args=newest" in told["header"]
+            assert told["made_of"]["source"] in described
+        finally:
+            await session.warm.close()
+            await wait(lambda: not jobs.training())
+
+    asyncio.run(main())
 
 
 def test_a_job_without_a_record_says_why(jobs: Place) -> None:

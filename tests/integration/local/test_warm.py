@@ -339,6 +339,42 @@ def test_a_deadline_is_that_of_a_run(jobs: Place, kernel: Kernel) -> None:
     kernel(body)
 
 
+@pytest.mark.parametrize("again", ["%worker=2\n%gpu=1", "%worker=1\n%gpu=2"])
+def test_the_gpus_of_the_replicas_are_there_for_the_next_cell(
+    jobs: Place, kernel: Kernel, again: str
+) -> None:
+    first, more = "%worker=2\n%gpu=1", "print('devices', os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    text = f"%framework=python\n%warm\n{{}}\n{WHO}{more}"
+
+    async def body(session: Session) -> None:
+        one = await jobs.ended(text.format(first), session)
+        assert one.error is None
+        two = await jobs.ended(text.format(again), session)
+        assert two.error is None, two.error.message
+        assert (zygotes(one) == zygotes(two)) is (first == again)
+        shown = b"".join(two.display.data(name) for name in two.display.replicas).decode()
+        want = {"0", "1"} if first == again else {"0,1"}
+        assert set(re.findall(r"devices (\S+)", shown)) == want
+
+    kernel(body, devices=("0", "1"))
+
+
+def test_gpus_of_another_job_are_taken_for_a_warm_cell_too(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        kept = await jobs.ended(f"%framework=python\n%worker=1\n%warm\n{WHO}", session)
+        head = "%framework=python\n%name=other\n%worker=1\n%gpu=1\n%detach\n"
+        other = await jobs.ended(f"{head}import time\ntime.sleep(999)", session)
+        ended = await jobs.ended("%framework=python\n%worker=1\n%gpu=1\n%warm\n1", session)
+        assert ended.error is not None
+        assert "are used by other" in ended.error.message
+        again = await jobs.ended(f"%framework=python\n%worker=1\n%warm\n{WHO}", session)
+        assert zygotes(again) == zygotes(kept), "they have not ended for that"
+        assert other.result is not None
+        await session.backend("local").delete(other.result.job)
+
+    kernel(body, devices=("0",))
+
+
 @pytest.mark.second("faults")
 def test_variables_before_an_import_are_there_in_time(jobs: Place, kernel: Kernel) -> None:
     jobs.write("numpy.py", "import os\nfound = os.environ.get('KERAS_BACKEND')")

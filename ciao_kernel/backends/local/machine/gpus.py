@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Collection, Mapping
 
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import NoRoom, SpecError
 from ciao_kernel.model import JobSpec, Replica
 
 NVIDIA = "nvidia.com/gpu"
@@ -56,7 +56,17 @@ def wanted(spec: JobSpec) -> int:
 
 
 def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> None:
-    """Raise SpecError if fewer devices are free; ``taken`` maps each used device to its job."""
+    """Check that so many devices are free.
+
+    Args:
+        total: Number of devices that a job asks for.
+        devices: The devices of this machine.
+        taken: The job of each device that is used.
+
+    Raises:
+        NoRoom: The others are used by jobs.
+        SpecError: The machine has fewer.
+    """
     if total > len(devices):
         have = "none" if not devices else _count(len(devices))
         raise SpecError(
@@ -67,11 +77,12 @@ def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> Non
     holders = {taken[device] for device in devices if device in taken}
     free = sum(device not in taken for device in devices)
     if total > free:
-        raise SpecError(
+        raise NoRoom(
             f"the job asks for {_count(total)}, and {free} of {len(devices)} are free: "
             f"the others are used by {', '.join(sorted(holders))}.",
             "Wait for that job, or stop it with `%ciao delete NAME`.",
             directive="gpu",
+            holders=holders,
         )
 
 
