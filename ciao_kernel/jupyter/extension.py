@@ -7,8 +7,10 @@ Ctrl-C and the stop button work as in any other cell.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import inspect
+import logging
 import sys
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from ciao_kernel.plugins import Display
     from ciao_kernel.session.session import Session
 
+_log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT = 0.5
+"""Seconds that this may take when the process ends."""
 _MATCHER = "ciao_kernel.directives"
 
 
@@ -60,6 +66,9 @@ def register(shell: InteractiveShell) -> None:
     _complete_directives(shell)
     if kernel is not None:
         _watch_shutdown(kernel)
+    else:
+        atexit.unregister(_close)  # the extension may be loaded again
+        atexit.register(_close)
 
 
 def _help() -> str:
@@ -113,10 +122,24 @@ def _watch_shutdown(kernel: Any) -> None:
 
         shutdown.lifetime.end()
         await shutdown.lifetime.wait_until_idle(shutdown.MAX_SHUTDOWN_DELAY)
+        await asyncio.to_thread(_close)
         reply = shut_down(restart)
         return await reply if inspect.isawaitable(reply) else reply
 
     kernel.do_shutdown = do_shutdown
+
+
+def _close() -> None:
+    """End idle warm replicas, TensorBoard and connections: the process ends.
+
+    The loop of the cells does it, which they belong to.
+    """
+    cells = sys.modules.get("ciao_kernel.jupyter.cells")
+    if cells is None:
+        return  # neither a cell nor a command was run
+    closing = asyncio.run_coroutine_threadsafe(cells.close(), thread_loop())
+    with log.ignored(_log, "closing the connections"):
+        closing.result(_CLOSE_TIMEOUT)
 
 
 def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:

@@ -70,6 +70,26 @@ class Folder:
         self.supervisor_log = path / "supervisor.log"
         self._stop = path / "stop"
         self._reserve = path / "reserve"
+        self._held: tuple[os.stat_result, str] | None = None
+
+    def hold(self) -> dict[str, Any]:
+        """Return the specification; from now on, a folder of another job here is not written to.
+
+        The errors are those of :meth:`read_job`.
+        """
+        # It stays open, so that no other folder gets its number.
+        held = os.fstat(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
+        record = self.read_job()
+        self._held = held, record["id"]
+        return record
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if the folder that is held is gone, or is no longer here."""
+        if self._held and not os.path.samestat(self.path.stat(), self._held[0]):
+            with contextlib.suppress(ValueError):
+                if self.read_job().get("id") == self._held[1]:
+                    return  # a file server may have given it another number
+            raise FileNotFoundError(errno.ENOENT, "the folder is that of another job", self.path)
 
     def log(self, replica: str) -> Path:
         """Return the log file of a replica."""
@@ -77,6 +97,7 @@ class Folder:
 
     def open_log(self, replica: str) -> BinaryIO:
         """Open the log file of a replica to append its output."""
+        self.check()
         return os.fdopen(private_files.open_to_append(self.log(replica)), "ab", buffering=0)
 
     def end_line(self, replica: str) -> None:
@@ -148,11 +169,13 @@ class Folder:
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status; a reader sees either the old or the new status, never a part."""
+        self.check()
         replace(self.status_file, status)
 
     def touch_status(self) -> None:
         """Update the heartbeat, which shows other machines that the supervisor is alive."""
         with contextlib.suppress(OSError):
+            self.check()
             os.utime(self.status_file)
 
     def last_heartbeat(self) -> float:
@@ -163,12 +186,13 @@ class Folder:
             return 0.0
 
     def is_stop_requested(self) -> bool:
-        """Return whether a stop was requested (:meth:`request_stop`), or the folder was removed.
+        """Return whether a stop was requested (:meth:`request_stop`), or the folder is gone.
 
         Without its folder the job can no longer be found. The folder is listed, because a client
         of a file server may have cached that the file does not exist.
         """
         try:
+            self.check()
             return any(path.name == self._stop.name for path in self.path.iterdir())
         except FileNotFoundError:
             return True

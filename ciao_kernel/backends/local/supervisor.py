@@ -49,7 +49,7 @@ class Supervisor:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.job = folder.read_job()
+        self.job = folder.hold()
         self.replicas = [ReplicaProcess(record) for record in self.job["replicas"]]
         self.restarts = Restarts.of(self.job)
         self.retries = Retries.of(self.job)

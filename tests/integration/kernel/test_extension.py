@@ -154,6 +154,31 @@ def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> No
     place.wait_empty()
 
 
+STAYS_UNTIL_THE_JOB_IS_OVER = """
+import atexit, json, time
+
+def stay():
+    file = _job.folder.parents[1] / "status.json"
+    while json.loads(file.read_text())["state"] == "Running":
+        time.sleep(0.02)
+
+_ = atexit.register(stay)
+"""
+WARM = "%%ciao\n%framework=python\n%worker=2\n%warm\n%name=warm\nprint('up')"
+
+
+def test_idle_warm_replicas_are_told_of_the_end_of_their_kernel(
+    python3: Kernel, place: Place
+) -> None:
+    """Those of a cluster notice it by themselves only after minutes."""
+    python3.be_patient()
+    assert python3.run(WARM).status == "ok"
+    assert python3.run(STAYS_UNTIL_THE_JOB_IS_OVER).status == "ok"
+    python3.shutdown()
+    place.wait_empty()
+    assert place.judged() == {"warm": "Succeeded"}
+
+
 @pytest.mark.stands_for("oldest")
 def test_capture(lasting: Kernel) -> None:
     request = lasting.run("%%capture caught\n%ciao magics")
@@ -191,6 +216,29 @@ def test_terminal(place: Place) -> None:
     assert {"[worker-0] hello", "[worker-1] hello"} <= set(output.splitlines())
     assert output.count("Succeeded") == 3, "one table: the job and its two replicas"
     assert "Succeeded" in ipython(place, "%ciao jobs").communicate(timeout=WAIT)[0]
+
+
+CLOSES = """
+from ciao_kernel.backends.local.backend import LocalBackend
+
+class Backend(LocalBackend):
+    name = "mine"
+    async def close(self):
+        print("closed at the end", flush=True)
+"""
+
+
+def test_connections_are_closed_when_a_terminal_ends(place: Place) -> None:
+    plugin = place.work / "plugin"
+    (plugin / "mine-1.0.dist-info").mkdir(parents=True)
+    (plugin / "mine_backend.py").write_text(CLOSES)
+    (plugin / "mine-1.0.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    (plugin / "mine-1.0.dist-info" / "entry_points.txt").write_text(
+        "[ciao.backends]\nmine = mine_backend:Backend\n"
+    )
+    place.env["PYTHONPATH"] = f"{plugin}{os.pathsep}{place.env.get('PYTHONPATH', '')}"
+    output = ipython(place, "%ciao jobs\nprint('last')").communicate(timeout=WAIT)[0]
+    assert output.splitlines()[-2:] == ["last", "closed at the end"]
 
 
 @pytest.mark.second("faults")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import State
 from tests.helpers.jobs import PATIENCE, Place, Recorder, interrupted, wait
@@ -190,6 +194,60 @@ def test_a_stop_is_heard_while_the_supervisor_looks_for_its_folder(jobs: Place) 
     subprocess.run(command, check=True, timeout=PATIENCE)
     status = json.loads((folder / "status.json").read_text())
     assert (status["state"], status["reason"]) == ("Stopped", "StoppedByUser")
+
+
+@pytest.mark.parametrize("moment", ["made", "runs"])
+def test_a_job_whose_folder_another_one_has_ends_without_a_trace(jobs: Place, moment: str) -> None:
+    text = "%framework=python\n%worker=1\n%name=mine\n%detach\nimport time\ntime.sleep(600)\n"
+    folder = jobs.storage / "jobs" / "mine"
+
+    async def main() -> None:
+        session = jobs.session()
+        await session.run(text, Recorder(), jobs.folder)
+        old = set(jobs.alive())
+        supervisor = json.loads((folder / "status.json").read_text())["supervisor"]["pid"]
+        os.kill(supervisor, signal.SIGSTOP)  # it does not see that its folder is gone meanwhile
+        shutil.rmtree(folder)
+        if moment == "made":
+            folder.mkdir(mode=0o700)
+            (folder / "logs").mkdir(mode=0o700)
+        else:
+            await session.run(text, Recorder(), jobs.folder)
+        before = {path: path.stat() for path in sorted(folder.rglob("*"))}
+        os.kill(supervisor, signal.SIGCONT)
+        os.kill(supervisor, signal.SIGCHLD)  # it looks at once
+        await wait(lambda: not old & set(jobs.alive()))
+        after = {path: path.stat() for path in sorted(folder.rglob("*"))}
+        assert {path: one.st_ino for path, one in after.items()} == {
+            path: one.st_ino for path, one in before.items()
+        }
+        if moment == "runs":
+            job, status = await session.backend("local").find("mine")
+            assert status.state is State.RUNNING
+            await session.backend("local").delete(job)
+        assert not jobs.training()
+
+    asyncio.run(main())
+
+
+def test_a_folder_with_another_number_is_still_that_of_its_job(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    path.mkdir(mode=0o700)
+    folder = Folder(path)
+    folder.write_job({"id": "mine-1", "name": "mine"})
+    folder.hold()
+    shutil.copytree(path, tmp_path / "copy")
+    path.rename(tmp_path / "first")
+    (tmp_path / "copy").rename(path)
+    assert not folder.is_stop_requested()
+    folder.write_status({"state": "Running"})
+    Folder(path).write_job({"id": "mine-2", "name": "mine"})
+    assert folder.is_stop_requested()
+    with pytest.raises(FileNotFoundError):
+        folder.write_status({"state": "Stopped"})
+    folder.add_line("worker-0", "a line")
+    assert not (path / "logs").exists()
+    assert json.loads((path / "status.json").read_text()) == {"state": "Running"}
 
 
 def test_sigkill_follows_for_one_that_ignores_sigterm(jobs: Place) -> None:
