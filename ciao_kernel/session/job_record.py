@@ -88,7 +88,12 @@ def of(plan: Plan, table: Table) -> Record:
 
 def keep(record: Record, job: Job) -> None:
     """Write the record of a job; a fault leaves a job that cannot be started again this way."""
-    if not record.files or not Path(job.files).is_absolute():  # a third party's place
+    if not Path(job.files).is_absolute():  # a third party's place
+        return
+    target = Path(job.files) / _FILE
+    if not record.files:
+        with log.ignored(_log, "removing the record of an earlier run", OSError):
+            target.unlink(missing_ok=True)
         return
     told = {
         "version": _VERSION,
@@ -102,7 +107,6 @@ def keep(record: Record, job: Job) -> None:
             for kind, path, data, runs in record.files
         ],
     }
-    target = Path(job.files) / _FILE
     with log.ignored(_log, "the record of a job", OSError, private_files.Untrusted):
         private_files.make_folders(target.parent, Path(job.files))
         part = target.with_suffix(f".{os.urandom(6).hex()}.part")

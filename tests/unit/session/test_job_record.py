@@ -152,6 +152,8 @@ def test_a_large_source_is_not_recorded(source: Source, tmp_path: Path) -> None:
     large = replace(source, entry=replace(source.entry, size=job_record._MOST + 1))
     plan = plan_of(CELLS["tensorflow"], tmp_path, large)
     job = Job("mnist", "local", "tensorflow", (), 1.0, str(tmp_path / "job"))
+    earlier = plan_of(CELLS["tensorflow"], tmp_path, source)  # a run in the same warm replicas
+    job_record.keep(job_record.of(earlier, REGISTRY.table), job)
     job_record.keep(job_record.of(plan, REGISTRY.table), job)
     with pytest.raises(UsageError, match="no record of what mnist was made of"):
         job_record.read(job)
