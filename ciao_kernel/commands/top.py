@@ -14,10 +14,10 @@ from ciao_kernel.commands.shared_arguments import (
     add_replica,
     check_runs,
     chosen,
-    exactly,
     running_job,
 )
 from ciao_kernel.errors import UsageError
+from ciao_kernel.model.queries import Where
 
 _PAUSE = 2.0
 """Seconds between two looks of ``--watch`` on this machine; a cluster is asked less often."""
@@ -64,7 +64,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         if not args.watch:
             return
         await asyncio.sleep(_PAUSE_CLUSTER if job.on_cluster else _PAUSE)
-        backend, job, status = await caller.session.find(job.name, exactly(job))
+        backend, job, status = await caller.session.find(job.name, Where.of(job))
         if status.over:
             caller.write(f"{job.name} is over: {status.state}.\n")
             return
