@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from ciao_kernel import background
 from ciao_kernel.backends.kubernetes.states import job_status
+from ciao_kernel.delivery.inspection.breakpoints import Breakpoint
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import (
     Event,
@@ -26,7 +28,10 @@ from ciao_kernel.model import (
 )
 from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
 from ciao_kernel.model.status import QUEUED, SUSPENDED
+from ciao_kernel.plugins import Elsewhere
+from ciao_kernel.session.inspection.prompts import Prompts
 from ciao_kernel.session.inspection.silence import SilenceWatch, is_inspected
+from ciao_kernel.session.inspection.watchers import Watchers
 from tests.helpers.jobs import wait
 
 ONE = Replica("worker", 0)
@@ -193,6 +198,19 @@ def needed_after(
     return watch._longest
 
 
+def prompt_opens(watch: SilenceWatch) -> None:
+    watch.pauses = lambda: True
+
+
+def prompt_is_noted(watch: SilenceWatch) -> None:
+    prompt_opens(watch)
+    watch.note_pause()
+
+
+def prompt_closes(watch: SilenceWatch) -> None:
+    watch.pauses = lambda: False
+
+
 PAUSES: dict[str, tuple[Callable[[SilenceWatch], object], Callable[[SilenceWatch], object]]] = {
     "queue": (
         lambda watch: watch.note(Status(State.PENDING, (), reason=QUEUED)),
@@ -203,11 +221,8 @@ PAUSES: dict[str, tuple[Callable[[SilenceWatch], object], Callable[[SilenceWatch
         lambda watch: watch.note(RUNNING),
     ),
     "retry": (lambda watch: None, lambda watch: watch.note(replace(RUNNING, tries=2))),
-    "prompt": (
-        lambda watch: (setattr(watch, "pauses", lambda: True), watch.note_pause()),
-        lambda watch: setattr(watch, "pauses", lambda: False),
-    ),
-    "prompt-open": (lambda watch: setattr(watch, "pauses", lambda: True), lambda watch: None),
+    "prompt": (prompt_is_noted, prompt_closes),
+    "prompt-open": (prompt_opens, lambda watch: None),
 }
 
 
@@ -224,6 +239,21 @@ def test_a_silence_that_is_expected_is_no_measure_for_later_ones(
 
 def test_a_silence_of_the_running_program_is_a_measure() -> None:
     assert needed_after(lambda watch: None, lambda watch: None) == 3605.0
+
+
+def test_a_prompt_that_is_open_for_a_while_between_two_lines_is_noted() -> None:
+    clock = Clock()
+    made = Watched(Backend(5), limit=300.0, clock=clock)
+    backend: Any = made.watch._backend
+    prompts = Prompts(made.watch._job, backend, Elsewhere(), made.shown.append)
+    made.watch.pauses = lambda: prompts.active
+    watched = Watchers(silence=made.watch, prompts=prompts)
+    watched.note(LINE)
+    watched.note_breakpoint(ONE, Breakpoint(31, "line 7"))
+    clock.now += 240.0
+    watched.note_breakpoint(ONE, Breakpoint(31, "line 7", over=True))
+    watched.note(LINE)
+    assert made.watch._longest == 0.0
 
 
 def test_the_silence_counts_anew_when_the_job_runs_again() -> None:
