@@ -34,7 +34,7 @@ from ciao_kernel.session.warm.logged_files import Logged
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch of files has brought."""
+    """Result of a fetch of files."""
 
     lines: tuple[str, ...]
     """Sentences about the files."""

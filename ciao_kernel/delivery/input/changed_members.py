@@ -1,4 +1,4 @@
-"""What was changed in a class of the notebook after its definition: its text does not tell it."""
+"""Finds members of a notebook's class that were changed after its definition."""
 
 from __future__ import annotations
 

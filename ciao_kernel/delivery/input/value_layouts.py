@@ -1,4 +1,4 @@
-"""What the file of a value does not tell, so that the same value is read again.
+"""Layout of a value: all that its file does not tell, so that the same value is read again.
 
 JSON has no tuples, and CSV, the format of tables without pyarrow, has neither types nor an index.
 The layout travels beside the type of a value, for its reader (input_loader.py). As

@@ -15,7 +15,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.layout import layout
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import Team, rules
 from tests.e2e.jobs.test_mpi import (
     ENDS,
     FAILS,
@@ -26,7 +26,7 @@ from tests.e2e.jobs.test_mpi import (
     left,
 )
 from tests.helpers import digits
-from tests.helpers.jobs import Ended, Recorder
+from tests.helpers.jobs import Ended, Recorder, wait
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -99,6 +99,26 @@ def test_a_running_job_is_described_and_a_stop_removes_it(team: Team) -> None:
         details = await asyncio.to_thread(team.details)
         assert dict(details.facts)["kind"] == "MPIJob"
         assert details.pods[Replica("launcher", 0)].startswith(f"{display.job.name}-launcher-")
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        run(team, WAITS, during=during)
+    until(lambda: left(team) == [], "everything to be gone", 60)
+
+
+def test_a_launcher_that_the_cluster_refuses_says_why(team: Team) -> None:
+    """The events are about its Job. A user who may not read quotas does not know it before."""
+    team.user.allow(*(one for one in rules() if "resourcequotas" not in one.resources))
+    meta, hard = {"name": "workers"}, {"hard": {"pods": "2"}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": hard}
+    team.namespace.create_objects(quota)
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        def why() -> str:
+            found = [one for one in display.status.replicas if one.replica.role == "launcher"]
+            return found[0].reason if found else ""
+
+        await wait(lambda: "exceeded quota: workers" in why(), 180)
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):

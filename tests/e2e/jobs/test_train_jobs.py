@@ -136,6 +136,25 @@ def test_a_stopped_cell_leaves_nothing(team: Team) -> None:
     until(lambda: left(team) == [], "everything to be gone", 60)
 
 
+def test_pods_that_the_cluster_refuses_say_why(team: Team) -> None:
+    """The user may not create pods, so ciao cannot try one; the events are about the child Jobs."""
+
+    why = 'serviceaccount "nobody" not found'
+
+    async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
+        def told() -> list[bool]:
+            return [why in one.reason for one in display.status.replicas]
+
+        await wait(lambda: told() == [True, True], 120)
+        details = await asyncio.to_thread(team.details)
+        assert any(why in event.message for event in details.cluster_events)
+        work.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        team.run("%serviceAccount=nobody\n%api=trainer\n" + PLAIN + SLEEPS, during=during)
+    until(lambda: left(team) == [], "everything to be gone", 60)
+
+
 def test_a_detached_job_is_found_described_and_deleted(team: Team) -> None:
     ended = team.run("%name=mine\n%detach\n" + TF + SLEEPS)
     assert ended.error is None, ended.error

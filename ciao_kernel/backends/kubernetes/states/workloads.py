@@ -36,7 +36,7 @@ _CUT = "..."
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of a job's Workload."""
+    """State of a job's Workload, as far as it is known."""
 
     why: str = ""
     """Why the job waits, in all of Kueue's words; "" if nothing tells."""
