@@ -88,6 +88,12 @@ class Recorder:
         """The last status."""
         return [event for event in self.events if isinstance(event, Status)][-1]
 
+    def reasons(self, role: str) -> list[str]:
+        """The last reasons of a role's replicas, none before the first status."""
+        statuses = [event for event in self.events if isinstance(event, Status)][-1:]
+        replicas = [one for now in statuses for one in now.replicas]
+        return [one.reason for one in replicas if one.replica.role == role]
+
     def state(self, replica: str) -> State:
         return next(one.state for one in self.status.replicas if str(one.replica) == replica)
 

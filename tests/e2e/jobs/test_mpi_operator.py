@@ -114,11 +114,7 @@ def test_a_launcher_that_the_cluster_refuses_says_why(team: Team) -> None:
     team.namespace.create_objects(quota)
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
-        def why() -> str:
-            found = [one for one in display.status.replicas if one.replica.role == "launcher"]
-            return found[0].reason if found else ""
-
-        await wait(lambda: "exceeded quota: workers" in why(), 180)
+        await wait(lambda: "exceeded quota: workers" in "".join(display.reasons("launcher")), 180)
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):

@@ -143,7 +143,7 @@ def test_pods_that_the_cluster_refuses_say_why(team: Team) -> None:
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         def told() -> list[bool]:
-            return [why in one.reason for one in display.status.replicas]
+            return [why in reason for reason in display.reasons("worker")]
 
         await wait(lambda: told() == [True, True], 120)
         details = await asyncio.to_thread(team.details)
