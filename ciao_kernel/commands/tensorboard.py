@@ -39,7 +39,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         found = [(await session.find(name, place))[:2] for name in dict.fromkeys(args.name)]
     else:  # by themselves, because several may have one name
         mine = [job for job, _ in await session.jobs(where=place) if session.owns(job)]
-        asked = [job for job in mine if event_folder.asked(job.header) is not None]
+        asked = [job for job in mine if event_folder.event_folder_in(job.header) is not None]
         found = [(session.backend(job.backend), job) for job in asked]
     if not found:
         raise UsageError(

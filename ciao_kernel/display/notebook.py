@@ -91,7 +91,7 @@ class NotebookDisplay:
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Show the table and start the timer that sends batches."""
-        usage = usage_columns.asked(job.header, self._settings.usage)
+        usage = usage_columns.has_usage_columns(job.header, self._settings.usage)
         self._table, self._follow = Table(job, usage=usage), follow
         self._batcher = self._new_batcher()
         self._table_output = TableOutput(

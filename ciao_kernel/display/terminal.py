@@ -94,7 +94,7 @@ class TerminalDisplay:
 
     def begin(self, job: Job, follow: tuple[str, ...]) -> None:
         """Open the live table if the stream is a terminal."""
-        usage = usage_columns.asked(job.header, self._usage)
+        usage = usage_columns.has_usage_columns(job.header, self._usage)
         self._table, self._follow = Table(job, usage=usage), follow
         self._plot = plot_of(job)
         self._excerpt = Excerpt(job.lines or ALL_LINES, len(job.replicas))

@@ -184,7 +184,7 @@ class FollowedJob:
         _log.info("%s: %s", self._job.name, status.state.value)
         try:
             framework = self._registry.framework(self._job.framework)
-            roles = endless_roles(framework, serving.asked(self._job.header))
+            roles = endless_roles(framework, serving.roles_in(self._job.header))
         except PluginError:  # attached here, where its plug-in is not installed
             roles = frozenset()
         if text := stopped_by_success(self._job, status, roles):

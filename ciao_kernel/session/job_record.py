@@ -143,7 +143,7 @@ def of_newest_run(job: Job) -> Job:
 
     Any other job has one run, and is returned as it is; so is one without a record here.
     """
-    if not warm.asked(job.header):
+    if not warm.is_warm(job.header):
         return job
     try:
         record = read(job)

@@ -42,13 +42,13 @@ def sentences(job: Job, status: Status) -> Iterator[str]:
         yield from _of_files(run, paths, status.tries)
     if names := outputs.names(job.header):
         yield from _of_values(job, status, names)
-    if folder := event_folder.asked(job.header):
+    if folder := event_folder.event_folder_in(job.header):
         yield from _of_events(job, folder, status.tries)
 
 
 def _run(job: Job) -> Job | None:
     """Return the job; of a warm one the newest run that has a folder here, None without one."""
-    if not warm.asked(job.header) or job.warm_run:
+    if not warm.is_warm(job.header) or job.warm_run:
         return job
     base = Path(job.files if job.on_cluster else job.workdir)
     names = [one.name.removeprefix(RUN) for one in base.glob(f"{RUN}*")]
@@ -133,7 +133,7 @@ def of_pods(job: Job, returned: ReturnedFiles, named: Sequence[str] = ()) -> Ite
         ways = " and ".join(_WAYS[way] for way in returned.ways())
         by = f" by {ways}" if ways else ""
         yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.results}"
-    folder = event_folder.asked(job.header)
+    folder = event_folder.event_folder_in(job.header)
     events = (event_files(folder),) if folder else ()
     missing = [one for one in returned.missing() if one not in events and one not in named]
     yield from _rest(missing, returned.left_out(), source)

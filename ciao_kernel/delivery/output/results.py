@@ -115,7 +115,7 @@ def path_words(header: str) -> tuple[str, ...]:
     Args:
         header: The job's header.
     """
-    logs = event_folder.asked(header)
+    logs = event_folder.event_folder_in(header)
     return (*outputs.paths(header), *((event_files(logs),) if logs else ()))
 
 
@@ -162,7 +162,7 @@ def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
 
 def _newest_run(job: Job) -> int:
     """Return the last run of a warm job that gave values; 0 if there is none."""
-    if not warm.asked(job.header):
+    if not warm.is_warm(job.header):
         return 0
     names = [one.name for one in (Path(job.files) / _PLACE).glob(f"{_RUN}*")]
     return max((int(name[len(_RUN) :]) for name in names if name[len(_RUN) :].isdigit()), default=0)

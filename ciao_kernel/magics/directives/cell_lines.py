@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.shell_words import one_word
 from ciao_kernel.model import ALL_LINES
@@ -49,19 +50,12 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> int | None:
+def line_count_in(header: str) -> int | None:
     """Return the number of lines in a job's stored header, None if it has none.
 
     Backends call it when they find the job.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%lines":
-            try:
-                return LineCount().parse(value)
-            except ValueError:
-                return None  # written by another version
-    return None
+    return stored_header.value(header, "lines", LineCount(), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.directives.outputs import path
 from ciao_kernel.magics.shell_words import one_word, quote
@@ -50,17 +51,10 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> str | None:
+def event_folder_in(header: str) -> str | None:
     """Return the folder in a job's stored header; None if it has none.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%tensorboard":
-            try:
-                return EventFolder().parse(value)
-            except ValueError:
-                return None  # written by another version
-    return None
+    return stored_header.value(header, "tensorboard", EventFolder(), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.magics.shell_words import one_word
@@ -61,13 +62,6 @@ def kept_for(header: str) -> int | None:
     """Return the seconds of ``%onError`` in a job's stored header, None if it has none.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%onError":
-            try:
-                return OnError().parse(value)
-            except ValueError:
-                return None  # written by another version
-    return None
+    return stored_header.value(header, "onError", OnError(), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.shell_words import listed, quote
 from ciao_kernel.model.spec import OUTPUT_FOLDER, OUTPUT_WAY, OutputWay, output_paths
@@ -89,35 +90,28 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> tuple[str, ...]:
+def words_in(header: str) -> tuple[str, ...]:
     """Return the words in a job's stored header, of which backends find the job.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%output":
-            try:
-                return Outputs().parse(value)
-            except ValueError:
-                return ()  # written by another version
-    return ()
+    return stored_header.value(header, "output", Outputs(), ())
 
 
 def paths(header: str) -> tuple[str, ...]:
     """Return the paths in a job's stored header.
 
     Args:
-        header: As for :func:`asked`.
+        header: As for :func:`words_in`.
     """
-    return output_paths(asked(header))
+    return output_paths(words_in(header))
 
 
 def names(header: str) -> tuple[str, ...]:
     """Return the names of variables in a job's stored header.
 
     Args:
-        header: As for :func:`asked`.
+        header: As for :func:`words_in`.
     """
-    return tuple(word for word in asked(header) if word.isidentifier())
+    return tuple(word for word in words_in(header) if word.isidentifier())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.value_types import Suggestions, Words
 
@@ -55,17 +56,10 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> tuple[str, ...]:
+def metrics_in(header: str) -> tuple[str, ...]:
     """Return the metrics in a job's stored header; backends call it when they find the job.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == "%plot":
-            try:
-                return MetricNames().parse(value)
-            except ValueError:
-                return ()  # written by another version
-    return ()
+    return stored_header.value(header, "plot", MetricNames(), ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.value_types import Suggestions, Words
 
@@ -42,17 +43,10 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> tuple[str, ...]:
+def roles_in(header: str) -> tuple[str, ...]:
     """Return the roles in a job's stored header.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == f"%{_NAME}":
-            try:
-                return Roles().parse(value)
-            except ValueError:
-                return ()  # written by another version
-    return ()
+    return stored_header.value(header, _NAME, Roles(), ())

@@ -12,7 +12,7 @@ from ciao_kernel.model import Volume
 from ciao_kernel.model.volume import CHECKPOINT, overlap
 
 
-def asked(header: str, role: str = "") -> tuple[Volume, ...]:
+def volumes_in(header: str, role: str = "") -> tuple[Volume, ...]:
     """Return the volumes of a role's replicas, or those of all replicas, each once.
 
     Args:
@@ -40,10 +40,10 @@ def not_named(header: str, words: Sequence[str]) -> list[str]:
     Their files stay where they are, unless a word names the folder, or what is in it.
 
     Args:
-        header: As for :func:`asked`.
+        header: As for :func:`volumes_in`.
         words: Paths and patterns.
     """
-    places = [one.where for one in asked(header) if not one.where.startswith("/")]
+    places = [one.where for one in volumes_in(header) if not one.where.startswith("/")]
     places += [CHECKPOINT] if has_checkpoint(header) else []
     named = [posixpath.normpath(word) for word in words]
     return [one for one in places if not any(overlap(word, one) for word in named)]

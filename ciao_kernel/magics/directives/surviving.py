@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.directives.volumes import claim_and_folder
 from ciao_kernel.magics.numeric_types import Count, Duration
@@ -73,27 +74,16 @@ def grace_of(header: str) -> int | None:
     Backends call it when they find the job.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    return _stored(header, "%grace", Duration())
+    return stored_header.value(header, "grace", Duration(), None)
 
 
 def retries_of(header: str) -> int:
     """Return ``%retries`` of a job's stored header, as :func:`grace_of` does; 0 if it has none."""
-    return _stored(header, "%retries", Count(1, MOST_RETRIES)) or 0
+    return stored_header.value(header, "retries", Count(1, MOST_RETRIES), 0)
 
 
 def has_checkpoint(header: str) -> bool:
     """Return whether a job's stored header has ``%checkpoint``."""
-    return any(line.partition("=")[0] == "%checkpoint" for line in header.splitlines())
-
-
-def _stored(header: str, directive: str, kind: Count | Duration) -> int | None:
-    for line in header.splitlines():
-        name, _, value = line.partition("=")
-        if name == directive:
-            try:
-                return kind.parse(value)
-            except ValueError:
-                return None  # written by another version
-    return None
+    return stored_header.text(header, "checkpoint") is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.value_types import Choice
 
@@ -26,18 +27,16 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str, setting: str) -> bool:
+def has_usage_columns(header: str, setting: str) -> bool:
     """Return whether the table of a job has these columns.
 
     Displays call it, and the session, which asks for the numbers.
 
     Args:
-        header: The job's stored header: one directive per line, as
-            :func:`ciao_kernel.magics.render.render` writes it.
+        header: The job's stored header.
         setting: The setting ``usage``.
     """
-    lines = {line.strip() for line in header.splitlines()}
-    return "%usage=on" in lines or (setting == "on" and "%usage=off" not in lines)
+    return stored_header.is_on(header, "usage", setting)
 
 
 def has_gpus(header: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.magics.value_types import Flag
@@ -61,10 +62,10 @@ def directives() -> list[Directive]:
     ]
 
 
-def asked(header: str) -> bool:
+def is_warm(header: str) -> bool:
     """Return whether a job's stored header keeps its replicas, so that its logs have markers.
 
     Args:
-        header: One directive per line, as :func:`ciao_kernel.magics.render.render` writes it.
+        header: See :mod:`ciao_kernel.magics.stored_header`.
     """
-    return any(line.startswith("%warm=") for line in header.splitlines())
+    return stored_header.text(header, "warm") is not None

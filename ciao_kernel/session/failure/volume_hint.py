@@ -43,7 +43,7 @@ def volume_hint(text: str, job: Job, role: str = "") -> str:
 
 def _volume_of(path: str, job: Job, role: str) -> tuple[str, str] | None:
     """Return the place of the volume that has a path, and what it is; None if none has it."""
-    known = stored_volumes.asked(job.header, role)
+    known = stored_volumes.volumes_in(job.header, role)
     asked = [(one.where, f"the volume {one.what}") for one in known]
     if any(line.partition("=")[0] == "%checkpoint" for line in job.header.splitlines()):
         asked.append((checkpoints.WHERE, "the claim of %checkpoint"))

@@ -117,7 +117,7 @@ def watchers(
                 lambda: query.ask_quietly(backend, job)
             )
     usage = None
-    if usage_columns.asked(job.header, settings.usage):
+    if usage_columns.has_usage_columns(job.header, settings.usage):
         usage = UsageWatch(job, backend, show)
     memory = memory_watch(
         job,

@@ -196,7 +196,7 @@ class Board:
         *,
         followed: bool,
     ) -> None:
-        folder = event_folder.asked(job.header) or event_folder.DEFAULT
+        folder = event_folder.event_folder_in(job.header) or event_folder.DEFAULT
         for replica in replicas:
             known = self._copying.get((job.uid, replica))
             if known is None or known[1].done():
@@ -231,7 +231,9 @@ class Board:
         """Link the folders of jobs, and return the names of their links."""
         names = []
         for job in jobs:
-            target = event_files.here(job, event_folder.asked(job.header) or event_folder.DEFAULT)
+            target = event_files.here(
+                job, event_folder.event_folder_in(job.header) or event_folder.DEFAULT
+            )
             try:
                 if job.on_cluster:
                     private_files.make_folders(target, Path(job.files))

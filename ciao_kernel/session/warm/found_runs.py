@@ -59,7 +59,7 @@ async def find(backend: Backend, job: Job) -> FoundRuns:
         backend: The job's backend.
         job: The job; one that is no warm job has no runs.
     """
-    if not warm.asked(job.header) or not job.replicas:
+    if not warm.is_warm(job.header) or not job.replicas:
         return FoundRuns(job, 0, job.workdir)
     data = await backend.log(job, job.replicas[0])
     return await asyncio.to_thread(_found, job, data)
@@ -101,7 +101,7 @@ async def is_idle(backend: Backend, job: Job) -> bool:
         backend: The job's backend.
         job: The job; one that is not warm never waits.
     """
-    if not warm.asked(job.header) or job.warm_run or not job.replicas:
+    if not warm.is_warm(job.header) or job.warm_run or not job.replicas:
         return False
     options = LogOptions(tail=_LAST_LINES)
     logs = (backend.log(job, one, options) for one in job.replicas)
@@ -131,14 +131,14 @@ async def find_run(backend: Backend, job: Job, number: int | None = None) -> Job
     """
     if number is not None:
         refuse_unless_warm(job)
-    if not warm.asked(job.header) or job.warm_run:
+    if not warm.is_warm(job.header) or job.warm_run:
         return job
     return (await find(backend, job)).run(number)
 
 
 def refuse_unless_warm(job: Job) -> None:
     """Raise UsageError if a job cannot have several runs."""
-    if not warm.asked(job.header):
+    if not warm.is_warm(job.header):
         raise UsageError(
             f"{job.name} has no runs: only a job with %warm has several.", "Leave --run out."
         )

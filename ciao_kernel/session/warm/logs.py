@@ -45,7 +45,7 @@ async def read(
         UsageError: The job has no runs, or an option cannot be combined with one.
         BackendError: The log does not exist.
     """
-    if not warm.asked(job.header):
+    if not warm.is_warm(job.header):
         if run is not None:
             refuse_unless_warm(job)
         data = await backend.log(job, replica, options)
@@ -83,7 +83,7 @@ def follow(
     """
     events = backend.follow(job, since=since)
     # A run in warm replicas has its own events, which have no markers.
-    strips = warm.asked(job.header) and not job.warm_run
+    strips = warm.is_warm(job.header) and not job.warm_run
     events = _without_markers(events, job, backend) if strips else events
     return _without_breakpoints(events, at_breakpoint)
 
@@ -99,7 +99,7 @@ def keep_values(job: Job, replica: Replica, marker: Mapping[str, Any]) -> None:
     run, text = marker.get("id"), marker.get("values")
     if marker.get("ev") != "end" or not isinstance(run, int) or not isinstance(text, str):
         return
-    if outputs.asked(job.header):
+    if outputs.words_in(job.header):
         with log.ignored(_log, "saving values", OSError, private_files.Untrusted):
             values_message.unpack(text, results.folder(job.files, replica, run))
 

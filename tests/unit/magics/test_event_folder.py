@@ -22,7 +22,7 @@ TABLE = Registry({}).table
 def test_a_folder_beside_the_program(text: str, folder: str) -> None:
     assert EventFolder().parse(text) == folder
     assert EventFolder().parse(EventFolder().render(folder)) == folder
-    assert event_folder.asked(f"%worker=2\n%tensorboard={text}\n") == folder
+    assert event_folder.event_folder_in(f"%worker=2\n%tensorboard={text}\n") == folder
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_folder_beside_the_program(text: str, folder: str) -> None:
 def test_other_values_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"folder|path"):
         EventFolder().parse(text)
-    assert event_folder.asked(f"%tensorboard={text}") is None
+    assert event_folder.event_folder_in(f"%tensorboard={text}") is None
 
 
 def test_a_header_without_it_has_no_folder() -> None:
-    assert event_folder.asked("%worker=2\n%plot=loss\n") is None
+    assert event_folder.event_folder_in("%worker=2\n%plot=loss\n") is None
 
 
 @pytest.mark.parametrize(

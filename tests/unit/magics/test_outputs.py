@@ -42,9 +42,9 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
     spec = parse("%framework=python\n%output\n%output=metrics 'a b.csv'\nx = 1\n", TABLE).spec
     assert spec.outputs == ("output/", "metrics", "a b.csv")
     assert (spec.output_names, spec.output_paths) == (("metrics",), ("output/", "a b.csv"))
-    assert outputs.asked(render(spec, TABLE)) == spec.outputs
+    assert outputs.words_in(render(spec, TABLE)) == spec.outputs
     spec = parse("%framework=python\n%output='a,b.csv' \"it's, c.csv\"\nx = 1\n", TABLE).spec
-    assert outputs.asked(render(spec, TABLE)) == ("a,b.csv", "it's, c.csv")
+    assert outputs.words_in(render(spec, TABLE)) == ("a,b.csv", "it's, c.csv")
 
 
 def test_a_way_is_neither_a_path_nor_a_variable() -> None:

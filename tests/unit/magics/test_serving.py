@@ -24,13 +24,13 @@ def test_roles_are_separated_by_commas_or_blanks(text: str) -> None:
     found = spec("framework=tensorflow", "ps=1", "worker=1", f"serve={text}")
     assert found.serve == ("ps", "worker")
     header = render.render(found, REGISTRY.table)
-    assert serving.asked(header) == ("ps", "worker")
+    assert serving.roles_in(header) == ("ps", "worker")
     assert "%serve=ps,worker\n" in header
 
 
 def test_a_stored_header_without_it_has_none() -> None:
-    assert serving.asked("%framework=tensorflow\n%serve=\n") == ()
-    assert serving.asked("%framework=tensorflow\n%worker=1\n") == ()
+    assert serving.roles_in("%framework=tensorflow\n%serve=\n") == ()
+    assert serving.roles_in("%framework=tensorflow\n%worker=1\n") == ()
 
 
 @pytest.mark.parametrize(

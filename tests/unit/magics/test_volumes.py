@@ -6,7 +6,7 @@ import pytest
 
 from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics import parse
-from ciao_kernel.magics.directives.stored_volumes import asked
+from ciao_kernel.magics.directives.stored_volumes import volumes_in
 from ciao_kernel.magics.render import render
 from ciao_kernel.model import Volume, VolumeKind
 from ciao_kernel.session.plugin_registry import Registry
@@ -145,7 +145,7 @@ def test_the_volumes_in_a_stored_header() -> None:
         "%worker=2;%cpu=1;%volume=c:z:ro\n"
     )
     header = render(parse.parse(f"{text}print()\n", TABLE).spec, TABLE)
-    assert [str(one) for one in asked(header)] == ["a/it s:x", "c:z:ro", "b:y"]
-    assert [str(one) for one in asked(header, "worker")] == ["c:z:ro", "b:y"]
-    assert [str(one) for one in asked(header, "chief")] == ["b:y"]
-    assert asked("%framework=tensorflow\n%volume=of another version\n") == ()
+    assert [str(one) for one in volumes_in(header)] == ["a/it s:x", "c:z:ro", "b:y"]
+    assert [str(one) for one in volumes_in(header, "worker")] == ["c:z:ro", "b:y"]
+    assert [str(one) for one in volumes_in(header, "chief")] == ["b:y"]
+    assert volumes_in("%framework=tensorflow\n%volume=of another version\n") == ()

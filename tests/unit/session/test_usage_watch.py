@@ -265,7 +265,7 @@ def test_only_a_wish_asks_and_attach_asks_too() -> None:
         ("%usage=off\n", "on", False),
     ):
         job = replace(JOB, header=JOB.header + header)
-        assert usage_columns.asked(job.header, setting) is wanted
+        assert usage_columns.has_usage_columns(job.header, setting) is wanted
         settings = Settings(usage=setting)
         made = watchers(job, Reading(Usage(ONE)), lambda _: None, settings, None)  # type: ignore[arg-type]
         assert (made.usage is not None) is wanted

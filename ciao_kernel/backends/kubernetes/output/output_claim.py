@@ -176,7 +176,7 @@ def also(header: str) -> dict[str, list[str]]:
     words = [posixpath.normpath(word) for word in outputs.paths(header)]
     near = [
         one
-        for one in stored_volumes.asked(header)
+        for one in stored_volumes.volumes_in(header)
         if one.kind is VolumeKind.CLAIM and any(overlap(word, one.where) for word in words)
     ]
     own = [f"{one.where}/{_OWN}/" for one in near]

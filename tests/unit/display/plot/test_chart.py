@@ -347,9 +347,12 @@ def job(*plot: str) -> Job:
 
 
 def test_the_wish_is_in_the_header_of_the_job() -> None:
-    assert plots.asked("%framework=tensorflow\n%plot=loss 'val loss'\n") == ("loss", "val loss")
-    assert plots.asked("%framework=tensorflow\n%name=x\n") == ()
-    assert plots.asked("%args=%plot\n%plot=\n") == ()
+    assert plots.metrics_in("%framework=tensorflow\n%plot=loss 'val loss'\n") == (
+        "loss",
+        "val loss",
+    )
+    assert plots.metrics_in("%framework=tensorflow\n%name=x\n") == ()
+    assert plots.metrics_in("%args=%plot\n%plot=\n") == ()
 
 
 def test_a_long_curve_is_fair_to_its_start_in_words() -> None:

@@ -1,0 +1,68 @@
+"""Reads the stored header of a job that exists: what its cell asked for.
+
+Its lines are those of :func:`ciao_kernel.magics.render.render`: one directive each, or a role with
+the directives for its replicas alone. Another version of ciao may have written them. Listings read
+the header of each job, so this module imports neither the table of directives nor the parser.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from ciao_kernel.magics.value_types import Choice
+
+_Value_co = TypeVar("_Value_co", covariant=True)
+_Default = TypeVar("_Default")
+_ON_OR_OFF = Choice(lambda: ("on", "off"))
+
+
+class Parser(Protocol[_Value_co]):
+    """The part of a directive's kind that reads its value."""
+
+    def parse(self, text: str) -> _Value_co:
+        """Return the value; raise ValueError if the text is not valid."""
+
+
+def text(header: str, name: str) -> str | None:
+    """Return a directive's value as it is written, in its quotes; None if there is no such line.
+
+    Args:
+        header: The stored header.
+        name: The directive, without ``%``.
+    """
+    for line in header.splitlines():
+        found, _, written = line.partition("=")
+        if found == f"%{name}":
+            return written
+    return None
+
+
+def value(
+    header: str, name: str, kind: Parser[_Value_co], default: _Default
+) -> _Value_co | _Default:
+    """Return a directive's value.
+
+    Args:
+        header: The stored header.
+        name: The directive, without ``%``.
+        kind: Its kind in the table.
+        default: The value if there is no such line, or one that only another version can read.
+    """
+    written = text(header, name)
+    if written is None:
+        return default
+    try:
+        return kind.parse(written)
+    except ValueError:
+        return default
+
+
+def is_on(header: str, name: str, setting: str) -> bool:
+    """Return whether a directive that is ``on`` or ``off`` is on.
+
+    Args:
+        header: The stored header.
+        name: The directive, without ``%``.
+        setting: The setting for cells without it.
+    """
+    return value(header, name, _ON_OR_OFF, setting) == "on"

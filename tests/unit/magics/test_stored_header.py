@@ -1,0 +1,66 @@
+"""The header of a job that exists, as its readers find it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.magics import stored_header
+from ciao_kernel.magics.directives import surviving, warm
+from ciao_kernel.magics.numeric_types import Count
+from ciao_kernel.magics.parse import parse
+from ciao_kernel.magics.render import render
+from ciao_kernel.magics.value_types import Word
+from ciao_kernel.session.plugin_registry import Registry
+
+TABLE = Registry(third_party={}).table
+
+
+def stored(*lines: str) -> str:
+    """Return the header of a cell with these lines, as its job has it."""
+    text = "".join(f"{line}\n" for line in ("%framework=tensorflow", *lines))
+    return render(parse(f"{text}x = 1\n", TABLE).spec, TABLE)
+
+
+def test_a_text_is_as_it_is_written_and_a_value_is_read() -> None:
+    header = stored("%worker=1", "%python='/opt/my env/bin/python'", "%retries=3")
+    assert stored_header.text(header, "python") == "'/opt/my env/bin/python'"
+    assert stored_header.value(header, "python", Word(), "") == "/opt/my env/bin/python"
+    assert stored_header.value(header, "retries", Count(), 0) == 3
+
+
+def test_a_directive_that_is_absent_has_no_text_and_the_default() -> None:
+    header = stored("%worker=1", "%args=%python=x")
+    assert stored_header.text(header, "python") is None
+    assert stored_header.value(header, "python", Word(), "python3") == "python3"
+
+
+def test_a_directive_without_a_value_has_an_empty_text() -> None:
+    header = stored("%worker=1", "%checkpoint", "%warm")
+    assert stored_header.text(header, "checkpoint") == ""
+    assert surviving.has_checkpoint(header)
+    assert warm.is_warm(header)
+    assert not surviving.has_checkpoint(stored("%worker=1", "%args=%checkpoint"))
+    assert not warm.is_warm(stored("%worker=1", "%args=%warm=10m"))
+
+
+def test_a_value_of_another_version_is_the_default() -> None:
+    assert stored_header.value("%python=a b\n%worker=1\n", "python", Word(), "mine") == "mine"
+    assert stored_header.value("%retries=often\n", "retries", Count(), 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "setting", "on"),
+    [
+        ("%worker=1\n", "on", True),
+        ("%worker=1\n", "off", False),
+        ("%usage=on\n", "off", True),
+        ("%usage=off\n", "on", False),
+        ("%usage=sometimes\n", "on", True),
+        ("%usage=sometimes\n", "off", False),
+        ("%args=%usage=on\n", "off", False),
+    ],
+)
+def test_the_setting_counts_for_a_header_that_does_not_decide(
+    header: str, setting: str, on: bool
+) -> None:
+    assert stored_header.is_on(header, "usage", setting) is on
