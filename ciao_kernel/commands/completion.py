@@ -59,14 +59,15 @@ def _members(prefix: str, found: list[Job]) -> list[str]:
 
 def processes(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the same, and behind a replica its processes, if torchrun starts several."""
+    from ciao_kernel.magics import stored_header
+
     jobs = _jobs(parsed_args)
     found = _members(prefix, jobs)
     name, _slash, member = prefix.partition("/")
     replica = member.partition(".")[0]
     for job in jobs:
         if job.name == name and replica in map(str, job.replicas):
-            values = [line.partition("=") for line in job.header.splitlines()]
-            count = next((text for key, _, text in values if key == "%nprocPerNode"), "")
+            count = stored_header.text(job.header, "nprocPerNode") or ""
             # The header may be foreign.
             ranks = range(int(count)) if re.fullmatch("[0-9]{1,3}", count) else ()
             names = [f"{name}/{replica}.{rank}" for rank in ranks]

@@ -17,6 +17,8 @@ from typing import Any
 from ciao_kernel.delivery import replica_files, replica_program
 from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER
 from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.magics import stored_header
+from ciao_kernel.magics.value_types import Word
 from ciao_kernel.model import Job
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short, visible
@@ -173,8 +175,7 @@ def python_of(job: Job, default: str) -> str:
         job: The job.
         default: That of jobs without ``%python``.
     """
-    lines = (line.partition("=") for line in job.header.splitlines())
-    return next((value for name, _, value in lines if name == "%python"), default)
+    return stored_header.value(job.header, "python", Word(), default)
 
 
 def size_text(size: float) -> str:

@@ -7,7 +7,7 @@ the header of each job, so this module imports neither the table of directives n
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypedDict, TypeVar
 
 from ciao_kernel.magics.value_types import Choice
 
@@ -21,6 +21,33 @@ class Parser(Protocol[_Value_co]):
 
     def parse(self, text: str) -> _Value_co:
         """Return the value; raise ValueError if the text is not valid."""
+
+
+class JobFields(TypedDict):
+    """Fields of a :class:`~ciao_kernel.model.Job` that its header gives."""
+
+    header: str
+    plot: tuple[str, ...]
+    lines: int | None
+    grace: int | None
+    retries: int
+
+
+def job_fields(header: str) -> JobFields:
+    """Return what a backend sets in a job that it finds.
+
+    Args:
+        header: The stored header.
+    """
+    from ciao_kernel.magics.directives import cell_lines, plots, surviving  # they import this one
+
+    return {
+        "header": header,
+        "plot": plots.metrics_in(header),
+        "lines": cell_lines.line_count_in(header),
+        "grace": surviving.grace_of(header),
+        "retries": surviving.retries_of(header),
+    }
 
 
 def text(header: str, name: str) -> str | None:
@@ -66,3 +93,31 @@ def is_on(header: str, name: str, setting: str) -> bool:
         setting: The setting for cells without it.
     """
     return value(header, name, _ON_OR_OFF, setting) == "on"
+
+
+def of_role(header: str, name: str, role: str) -> str | None:
+    """Return a resource as it is written for a role's replicas, or else for those of all roles.
+
+    Args:
+        header: The stored header.
+        name: A directive whose value has no semicolon, without ``%``.
+        role: The role.
+
+    Returns:
+        The text; None if the header has neither.
+    """
+    for line in header.splitlines():
+        first, *own = line.split(";")
+        if first.startswith(f"%{role}=") and (found := text("\n".join(own), name)) is not None:
+            return found
+    return text(header, name)
+
+
+def names(header: str) -> set[str]:
+    """Return the names of all directives, also of those behind a role.
+
+    Args:
+        header: The stored header.
+    """
+    pieces = (piece for line in header.splitlines() for piece in line.split(";"))
+    return {piece.partition("=")[0].strip().removeprefix("%") for piece in pieces}

@@ -505,7 +505,10 @@ def test_a_copy_names_what_could_not_be_copied(pod: Pod, tmp_path: Path) -> None
         async def execute(self, job: Job, _: Replica, *words: Any) -> int:
             return await pod.execute(*words)
 
-    header = f"%python={sys.executable}\n"
+    python = tmp_path / "my env" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    header = f"%python='{python}'\n"  # as it is stored
     job = Job(
         "job", "kubernetes", "python", (WORKER,), 1.0, kind_of_place="namespace", header=header
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.magics.directives import cell_lines, plots, surviving
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 from ciao_kernel.model.status import SILENT
@@ -33,11 +33,7 @@ def job(folder: Folder) -> Job:
         place=record["workdir"],
         program=record["program"],
         root=record["workdir"],
-        header=record["header"],
-        plot=plots.metrics_in(record["header"]),
-        lines=cell_lines.line_count_in(record["header"]),
-        grace=surviving.grace_of(record["header"]),
-        retries=surviving.retries_of(record["header"]),
+        **stored_header.job_fields(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         made_of=tuple((name, str(text)) for name, text in record.get("made_of", {}).items()),

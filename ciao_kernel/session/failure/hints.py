@@ -175,7 +175,7 @@ def _memory(cause: str, text: str, one: ReplicaStatus, failure: Failure) -> str:
         return ""
     if not job.on_cluster:
         return "The machine may have run out of memory: try fewer replicas, or smaller batches."
-    if limit := memory_advice.asked(job, one.replica.role):
+    if limit := memory_advice.memory_of(job, one.replica.role):
         more = memory_advice.times(limit, 2)
         return (killed and failure.after_kill(one.replica)) or (
             f"The limit of {one.replica} is %memory={limit}, and it used all of it: try "

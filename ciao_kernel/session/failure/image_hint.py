@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Job
 
 _REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
@@ -12,8 +13,7 @@ _REFUSED = re.compile(
     r"(?i)unauthorized|forbidden|denied|authentication required|authorization failed|no basic auth"
 )
 _BUILT = frozenset(
-    {"%packages", "%requirements", "%base", "%registry", "%apt", "%condaEnv", "%dockerfile"}
-    | {"%s2iBuilder"}
+    {"packages", "requirements", "base", "registry", "apt", "condaEnv", "dockerfile", "s2iBuilder"}
 )
 """Directives with which an image is built for the cell."""
 
@@ -28,15 +28,11 @@ def image_hint(reason: str, text: str, job: Job) -> str:
     """
     if reason not in _REASONS:
         return ""
-    named = {
-        piece.partition("=")[0].strip()
-        for line in job.header.splitlines()
-        for piece in line.split(";")
-    }
+    named = stored_header.names(job.header)
     secret = "%imagePullSecret=NAME names a Secret with the password of its registry."
     if named & _BUILT:
         return f"The image was built for this cell; the nodes must be able to pull it. {secret}"
-    if "%image" in named:
+    if "image" in named:
         return f"Correct %image, or make the image available to the nodes. {secret}"
     hint = (
         "The cell names no %image, so its image is that of the settings or ciao's default: add "

@@ -7,6 +7,7 @@ import re
 
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.magics.directives import stored_volumes
+from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.model import Job
 
 _DENIED = re.compile(
@@ -45,7 +46,7 @@ def _volume_of(path: str, job: Job, role: str) -> tuple[str, str] | None:
     """Return the place of the volume that has a path, and what it is; None if none has it."""
     known = stored_volumes.volumes_in(job.header, role)
     asked = [(one.where, f"the volume {one.what}") for one in known]
-    if any(line.partition("=")[0] == "%checkpoint" for line in job.header.splitlines()):
+    if has_checkpoint(job.header):
         asked.append((checkpoints.WHERE, "the claim of %checkpoint"))
     for where, what in asked:
         place = posixpath.join(job.workdir, where)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Job, Replica
 from ciao_kernel.model.usage import size_text
 
@@ -34,20 +35,9 @@ class Point:
     """The step that its newest line names."""
 
 
-def asked(job: Job, role: str) -> str:
+def memory_of(job: Job, role: str) -> str:
     """Return the memory that the job's stored header gives to a role; "" if it gives none."""
-    common = ""
-    for line in job.header.splitlines():
-        first, *more = line.split(";")
-        for piece in (first, *more):
-            name, _, value = piece.partition("=")
-            if name != "%memory":
-                continue
-            if first.startswith(f"%{role}="):
-                return value
-            if piece is first:
-                common = value
-    return common
+    return stored_header.of_role(job.header, "memory", role) or ""
 
 
 def times(quantity: str, factor: float) -> str:
@@ -123,7 +113,7 @@ def after_success(
     """
     told = []
     for role in dict.fromkeys(one.role for one in job.replicas):
-        memory = asked(job, role)
+        memory = memory_of(job, role)
         members = [one for one in job.replicas if one.role == role]
         found = [series.get(one, []) for one in members]
         if not memory or any(len(points) < _ENOUGH for points in found):

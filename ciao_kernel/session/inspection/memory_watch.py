@@ -71,7 +71,9 @@ def memory_watch(
     if not isinstance(backend, LimitingMemory) or len(job.replicas) > _MOST:
         return None
     advises = advises and is_inspected(job, setting)
-    limits = {one: memory_advice.asked(job, one.role) if advises else "" for one in job.replicas}
+    limits = {
+        one: memory_advice.memory_of(job, one.role) if advises else "" for one in job.replicas
+    }
     if usage is None:
         limits = {one: text for one, text in limits.items() if text}
     gpus = usage is not None and usage_columns.has_gpus(job.header)

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
+from ciao_kernel.magics.directives.warm import is_warm
 from ciao_kernel.model import Job
 from ciao_kernel.model.stacks import Answer, Frame, ProcessStacks, ReplicaStacks, ThreadStack
 from ciao_kernel.session.inspection.positions import (
@@ -94,7 +95,7 @@ def line_of(frame: Frame, job: Job) -> str:
     """Return the name of a line of the program: ``line 25 in average``."""
     where = f"line {frame.line}"
     file, program = frame.file, job.program
-    if any(line.startswith("%warm") for line in job.header.splitlines()):
+    if is_warm(job.header):
         file, program = _RUN.sub("", file), _CELL  # each run has a folder of its own
     if file != program and frame.file != job.program:
         where += f" of {visible(file.removeprefix(job.workdir + '/'))}"

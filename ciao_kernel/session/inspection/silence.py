@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.errors import CiaoError
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Event, Job, Notice, Output, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.status import QUEUED, SUSPENDED
@@ -44,8 +45,7 @@ def is_inspected(job: Job, setting: str) -> bool:
         job: The job.
         setting: The setting ``inspect``.
     """
-    lines = {line.strip() for line in job.header.splitlines()}
-    return "%inspect=on" in lines or (setting == "on" and "%inspect=off" not in lines)
+    return stored_header.is_on(job.header, "inspect", setting)
 
 
 async def _do_nothing() -> None:

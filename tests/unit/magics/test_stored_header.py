@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from ciao_kernel.delivery.transfers import python_of
 from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directives import surviving, warm
 from ciao_kernel.magics.numeric_types import Count
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.magics.render import render
 from ciao_kernel.magics.value_types import Word
+from ciao_kernel.model import Job
 from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry(third_party={}).table
@@ -64,3 +66,41 @@ def test_the_setting_counts_for_a_header_that_does_not_decide(
     header: str, setting: str, on: bool
 ) -> None:
     assert stored_header.is_on(header, "usage", setting) is on
+
+
+def test_a_role_has_its_own_resource_or_that_of_all_roles() -> None:
+    header = stored("%memory=2Gi", "%ps=1;%cpu=1;%memory=512Mi", "%worker=2;%cpu=2")
+    assert stored_header.of_role(header, "memory", "ps") == "512Mi"
+    assert stored_header.of_role(header, "memory", "worker") == "2Gi"
+    assert stored_header.of_role(header, "cpu", "worker") == "2"
+    assert stored_header.of_role(header, "cpu", "chief") is None
+    assert stored_header.of_role(header, "gpu", "worker") is None
+
+
+def test_names_are_also_those_behind_a_role() -> None:
+    header = stored("%worker=2;%memory=1Gi", "%detach", "%args=%image=x")
+    assert stored_header.names(header) == {"framework", "worker", "memory", "detach", "args"}
+
+
+def test_a_job_that_is_found_has_what_its_header_asks_for() -> None:
+    header = stored("%worker=1", "%plot=loss", "%lines=5", "%grace=2m", "%retries=3")
+    assert stored_header.job_fields(header) == {
+        "header": header, "plot": ("loss",), "lines": 5, "grace": 120, "retries": 3
+    }  # fmt: skip
+    assert stored_header.job_fields("") == {
+        "header": "", "plot": (), "lines": None, "grace": None, "retries": 0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("%python='/opt/my env/bin/python'", "/opt/my env/bin/python"),
+        ("%python=/opt/it\\'s/python", "/opt/it's/python"),
+        ("%python=/opt/bin/python3", "/opt/bin/python3"),
+        ("%args=%python=x", "python3"),
+    ],
+)
+def test_the_interpreter_of_a_pod_is_a_path_without_quotes(line: str, python: str) -> None:
+    job = Job("mine", "kubernetes", "tensorflow", (), 0.0, header=stored("%worker=1", line))
+    assert python_of(job, "python3") == python

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.magics.directives import cell_lines, plots, surviving
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Job, Manifest, Replica
 
 BACKEND = "kubernetes"
@@ -120,11 +120,7 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         run=notes.get(RUN, ""),
         program=notes.get(_PROGRAM, ""),
         root=notes.get(_WORKDIR, ""),
-        header=notes.get(_HEADER, ""),
-        plot=plots.metrics_in(notes.get(_HEADER, "")),
-        lines=cell_lines.line_count_in(notes.get(_HEADER, "")),
-        grace=surviving.grace_of(notes.get(_HEADER, "")),
-        retries=surviving.retries_of(notes.get(_HEADER, "")),
+        **stored_header.job_fields(notes.get(_HEADER, "")),
         tries=int(notes.get(TRY, "1")),
         first_uid=_uid(notes.get(FIRST_UID, "")),
         made_of=_pairs(notes.get(_MADE_OF, "{}")),

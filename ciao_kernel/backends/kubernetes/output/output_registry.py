@@ -23,6 +23,7 @@ from ciao_kernel.errors import (
     RegistryFault,
     SpecError,
 )
+from ciao_kernel.magics import stored_header
 from ciao_kernel.model import Job, JobSpec, Manifest
 from ciao_kernel.oci import credentials, reference
 from ciao_kernel.oci.accounts import DOCKER_KEY, Account, Accounts
@@ -209,6 +210,5 @@ def of_job(job: Job, target: Target, settings: Settings) -> Repositories:
     Raises:
         SpecError, UsageError: The registry is not known here.
     """
-    lines = dict(line.partition("=")[::2] for line in job.header.splitlines())
-    where = place(settings, lines.get("%registry"), lines.get("%pushSecret"))
-    return Repositories(where, target, settings)
+    registry, secret = (stored_header.text(job.header, name) for name in ("registry", "pushSecret"))
+    return Repositories(place(settings, registry, secret), target, settings)
