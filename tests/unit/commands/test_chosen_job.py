@@ -109,4 +109,4 @@ def test_a_cluster_that_does_not_answer_may_have_the_running_job(place: Where) -
         asyncio.run(only_running(session, place))
     session = Session(Backend("kubernetes", silent=True), Backend("local", LOCAL))
     if place is HERE:
-        assert asyncio.run(only_running(session, place)) == "same"
+        assert asyncio.run(only_running(session, place)) == LOCAL
