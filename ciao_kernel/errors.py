@@ -112,7 +112,7 @@ class NoRoom(SpecError):
         hint: How to fix it.
         directive: Name of the directive to blame.
         word: As in :class:`SpecError`.
-        holders: Names of the jobs that take the room, if they are known.
+        holders: Names of the jobs whose end would make room, each alone, if they are known.
     """
 
     def __init__(

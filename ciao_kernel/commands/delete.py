@@ -145,7 +145,7 @@ def _may_go_on(status: Status) -> bool:
 
 
 def _left_alone(names: Sequence[str]) -> str:
-    named = f"{' '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
+    named = " ".join(names)
     count = "1 job stays" if len(names) == 1 else f"{len(names)} jobs stay"
     return f"{count}, whose machine may only sleep; `ciao delete {named}` deletes by name.\n"
 

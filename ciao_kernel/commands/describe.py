@@ -19,6 +19,7 @@ from ciao_kernel.errors import UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
+from ciao_kernel.session.job_record import of_newest_run
 from ciao_kernel.visible_text import one_line, visible
 
 _NONE = "–"
@@ -32,9 +33,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the job, its header and its replicas, and details from the cluster."""
-    # Late: `ciao jobs` imports this module.
-    from ciao_kernel.session.job_record import of_newest_run
-
     backend, job, status = await caller.session.find(args.name, where(args))
     details = await backend.details(job)
     job = await asyncio.to_thread(of_newest_run, job)

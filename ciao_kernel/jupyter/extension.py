@@ -135,7 +135,7 @@ def _close() -> None:
     The loop of the cells does it, which they belong to.
     """
     cells = sys.modules.get("ciao_kernel.jupyter.cells")
-    if cells is None:
+    if cells is None or not thread_loop.cache_info().currsize:
         return  # neither a cell nor a command was run
     closing = asyncio.run_coroutine_threadsafe(cells.close(), thread_loop())
     with log.ignored(_log, "closing the connections"):

@@ -21,6 +21,8 @@ _SKIPPED = 4
 """Bars of which the newest state is kept while a replica is not read."""
 _NEARLY = 0.05
 """Part of a bar that may be missing at its end: not each of its states is read."""
+_FALLS = 3
+"""Falls of the step after which a bar is one of a loop: no training loses so much so often."""
 _ENDED = 100
 """Maximum number of ended bars that are known by their totals."""
 _OF_MANY = re.compile(rb"\d[ \t]{0,2}/[ \t]{0,2}(\d{1,15})")
@@ -37,6 +39,8 @@ class _Bar:
     steps: float | None = None
     stride: float = 0.0
     """Steps between the last two readings."""
+    falls: int = 0
+    """How often the step fell to less than half: the end of a short bar is often not read."""
     of_loop: bool = False
     """The bar begins again, and nothing tells how often: it does not tell the share."""
     start: tuple[float, float] | None = None
@@ -189,6 +193,8 @@ class ReplicaProgress:
             if begins and bar.step + max(bar.stride, _NEARLY * bar.steps) >= bar.steps:
                 self._note_end(bar.steps)
                 bar.of_loop = found.total in self._ended or bool(self._left)
+            bar.falls += begins and not other
+            bar.of_loop |= bar.falls >= _FALLS
         if found.epoch is not None and not self._epochs:
             self._epoch = found.epoch
         bar.of_loop |= self._epoch is not None and not self._epochs

@@ -377,12 +377,16 @@ def test_a_shell_takes_the_variables_of_its_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known_after", "patience", "lookups"), [(0, 60, 1), (2, 60, 3), (99, 5, 5), (None, 60, 0)]
+    ("known_after", "patience", "seconds", "lookups"),
+    [(0, 60, 0, 1), (2, 60, 0, 3), (99, 5, 0, 5), (99, 6, 3, 2), (None, 60, 0, 0)],
 )
 def test_a_program_in_any_language_waits_for_the_name_of_the_first_replica(
-    tmp_path: Path, known_after: int | None, patience: int, lookups: int
+    tmp_path: Path, known_after: int | None, patience: int, seconds: int, lookups: int
 ) -> None:
-    """A resolver that knows the name after some lookups, for None an image without getent."""
+    """A resolver that knows the name after some lookups, for None an image without getent.
+
+    A lookup takes some seconds by `date`; for 0 the image has no `date`.
+    """
     tools, asked = tmp_path / "bin", tmp_path / "asked"
     tools.mkdir()
     asked.touch()
@@ -391,6 +395,13 @@ def test_a_program_in_any_language_waits_for_the_name_of_the_first_replica(
         (tools / "getent").write_text(
             f'#!/bin/sh\n[ "$({shutil.which("wc")} -l <"{asked}")" -ge {known_after} ]; found=$?\n'
             f'echo "$*" >>"{asked}"\nexit $found\n'
+        )
+    if seconds:
+        clock = tmp_path / "clock"
+        clock.write_text("0")
+        (tools / "date").write_text(
+            f'#!/bin/sh\nread -r now <"{clock}"; now=$((now + {seconds}))\n'
+            f'echo "$now" | {shutil.which("tee")} "{clock}"\n'
         )
     for one in tools.iterdir():
         one.chmod(0o755)

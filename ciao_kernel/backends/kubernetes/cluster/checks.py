@@ -170,11 +170,11 @@ def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
 
 
 _QUOTA = "exceeded quota"
-_UNSPECIFIED = "must specify "
+_UNSPECIFIED = "failed quota"
+"""Begin of the answer where a quota requires what a pod does not ask for."""
 # Part of the server's answer, the directive that causes it, and the hint.
 _BLAME = (
     (_QUOTA, "worker", "Ask for less (%cpu, %memory, %gpu, fewer replicas), or wait."),
-    (_UNSPECIFIED, "cpu", "The namespace's quota requires %cpu and %memory."),
     ("maximum cpu", "cpu", "The namespace limits the resources of one replica."),
     ("maximum memory", "memory", "The namespace limits the resources of one replica."),
     # Not "serviceaccount": many refusals name a user, who may be a service account.
@@ -208,24 +208,29 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
             f"the cluster refuses this job: {words}",
             "The quota counts objects. `ciao delete --finished` removes finished jobs.",
         )
+    if _UNSPECIFIED in words and (directive := _lacking(words)):
+        return SpecError(
+            f"the cluster refuses this job: {words}",
+            "The namespace's quota requires %cpu and %memory.",
+            directive=directive,
+        )
     for part, directive, hint in _BLAME:
         if part in words:
             kind = NoRoom if part == _QUOTA else SpecError
-            if part == _UNSPECIFIED and not _lacks_cpu(words):
-                directive = "memory"
             return kind(f"the cluster refuses this job: {words}", hint, directive=directive)
     hint = error.hint or f"Nothing of the job exists in {namespace}."
     return ClusterFault(f"the cluster refuses this job: {words}", hint)
 
 
-def _lacks_cpu(words: str) -> bool:
-    """Return whether a quota requires processors of a pod that asks for none.
+def _lacking(words: str) -> str:
+    """Return the directive for what a quota requires; "" if it is neither processors nor memory.
 
     Args:
         words: The refusal: ``… must specify limits.cpu for: NAME,NAME; memory for: NAME``.
     """
-    lacking = words.partition(_UNSPECIFIED)[2].split("; ")
-    return any(one.partition(" for:")[0].endswith("cpu") for one in lacking)
+    lacking = words.partition("must specify ")[2].split("; ")
+    names = {one.partition(" for:")[0].rpartition(".")[2] for one in lacking}
+    return next((one for one in ("cpu", "memory") if one in names), "")
 
 
 def _no_namespace(namespace: str) -> ClusterFault:

@@ -13,14 +13,16 @@ INDEX = "JOB_COMPLETION_INDEX"
 """The Job controller sets it (https://kubernetes.io/docs/concepts/workloads/controllers/job/)."""
 
 
-_FIRST, _LEFT = "ciao_first", "ciao_left"
-"""Variables of the shell alone: the name of the first replica, and the seconds to look it up."""
+_FIRST, _LEFT, _AT = "ciao_first", "ciao_left", "ciao_at"
+"""Variables of the shell alone: the name of the first replica, the seconds to look it up, and the
+time of a look."""
 # Without getent a program starts at once. The nslookup of busybox is no substitute: it does not
 # try the search domains for a name with a dot, and would not find the name of any replica.
-# Seconds are counted, because an image need not have `date`.
+# A look may take long. Without `date` each counts as one second.
 _WAIT = f"""\
 while [ "${{{_LEFT}:-0}}" -gt 0 ] && command -v getent >/dev/null && \
-! getent hosts "${_FIRST}" >/dev/null 2>&1; do sleep 1; {_LEFT}=$(({_LEFT} - 1)); done"""
+{_AT}=$(date +%s 2>/dev/null || echo 0) && ! getent hosts "${_FIRST}" >/dev/null 2>&1; do
+sleep 1; {_LEFT}=$(({_LEFT} + {_AT} - $(date +%s 2>/dev/null || echo 1))); done"""
 
 
 def files(

@@ -19,6 +19,9 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.times import span
 
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
+_ASK_PARENTS_EVERY = 5.0
+"""Seconds between two rounds that ask also about the objects between a job and its pods: a job may
+wait for hours, and they are several."""
 _MOST_PODS = 4
 _OPERATOR_SILENT = 10.0
 _TO_SECONDS = len("2026-01-01T00:00:00")
@@ -67,7 +70,7 @@ class PendingReasons:
         self._client, self._job, self._hopeless = client, job, hopeless
         self._on_new_reason = on_new_reason
         self._asking: asyncio.Task[None] | None = None
-        self._asked = 0.0
+        self._asked = self._parents_asked = 0.0
         self._began = time.monotonic()
         self._told: dict[str, str] = {}
         """Last text from the events of an object, by their field selector."""
@@ -116,7 +119,10 @@ class PendingReasons:
         if self._denied < _DENIALS and time.monotonic() - self._asked > _ASK_EVERY:
             self._asked = time.monotonic()
             if self._asking is None or self._asking.done():
-                asked = _objects_to_query(self._job, pending, pods, uid, created)
+                asked = _objects_to_query(pending, pods, uid)
+                if self._asked - self._parents_asked > _ASK_PARENTS_EVERY:
+                    self._parents_asked = self._asked
+                    asked += _parents_to_query(self._job, pending, pods, created)
                 self._asking = asyncio.ensure_future(self._ask(asked))
         explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
         replicas = tuple(
@@ -214,22 +220,25 @@ class PendingReasons:
 
 
 def _objects_to_query(
-    job: Job,
-    pending: list[ReplicaStatus],
-    pods: Mapping[Replica, Object | None],
-    uid: str,
-    created: str,
+    pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], uid: str
 ) -> list[_Asked]:
     """Return the objects whose events to read: a few pods, because all wait for the same."""
     waiting = [pod for one in pending if (pod := pods[one.replica])]
-    without = dict.fromkeys(one.replica.role for one in pending if not pods[one.replica])
-    own = [_Asked(_of_uid(uid))] if uid and without else []
-    parents = dict.fromkeys(events for role in without for events in _of_parents(job, role))
-    return [
-        *own,
-        *(_Asked(events, since=created) for events in parents),
-        *(_Asked(_of_uid(pod["metadata"]["uid"]), pod=True) for pod in waiting[:_MOST_PODS]),
-    ]
+    own = [_Asked(_of_uid(uid))] if uid and len(waiting) < len(pending) else []
+    found = (_Asked(_of_uid(pod["metadata"]["uid"]), pod=True) for pod in waiting[:_MOST_PODS])
+    return [*own, *found]
+
+
+def _parents_to_query(
+    job: Job,
+    pending: list[ReplicaStatus],
+    pods: Mapping[Replica, Object | None],
+    created: str,
+) -> list[_Asked]:
+    """Return the objects between a job and the pods that it does not have yet."""
+    roles = dict.fromkeys(one.replica.role for one in pending if not pods[one.replica])
+    parents = dict.fromkeys(events for role in roles for events in _of_parents(job, role))
+    return [_Asked(events, since=created) for events in parents]
 
 
 def _of_uid(uid: str) -> str:

@@ -59,9 +59,10 @@ class QueueReasons:
         client: The API server.
         job: The job.
         on_new_reason: Called when there is a new reason or place.
-        certain: Seconds after which a queue that is too small counts as such, and a job without a
-            Workload as suspended by somebody. Kueue tries kinds of nodes in several rounds, and
-            each round may name only the small ones; it makes a Workload within moments.
+        certain: Seconds after which a queue that is too small counts as such: Kueue tries kinds of
+            nodes in several rounds, and each round may name only the small ones.
+        unmanaged: Seconds after which a job without a Workload counts as suspended by somebody:
+            Kueue may be starting.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class QueueReasons:
         job: Job,
         on_new_reason: Callable[[], None],
         certain: float = 5.0,
+        unmanaged: float = 60.0,
     ) -> None:
-        self._client, self._job, self._certain = client, job, certain
+        self._client, self._job = client, job
+        self._certain, self._unmanaged = certain, unmanaged
         self._in_vain_since = 0.0
         """When Kueue began to say that the queue is too small; 0 if it does not."""
         self._on_new_reason = on_new_reason
@@ -155,7 +158,7 @@ class QueueReasons:
         told = self._told
         if told is None or told.exists is None:
             return False
-        return not told.active if told.exists else waited >= self._certain
+        return not told.active if told.exists else waited >= self._unmanaged
 
     def _suspended(self, now: Status) -> Status:
         """Return the status of a job that somebody has suspended; say so, once."""
@@ -187,7 +190,9 @@ class QueueReasons:
     def _report(self, text: str) -> None:
         """Say that the job waits: at once if it ran before, else if it waits longer than most."""
         told = self._told
-        if self._said or (told and told.exists is False):  # perhaps somebody has suspended it
+        if self._said:
+            return
+        if self._ran and told and told.exists is False:  # somebody has suspended it
             return
         lost = self._ran and not self._was_inactive
         # Else the Workload tells at once whether somebody has suspended it.

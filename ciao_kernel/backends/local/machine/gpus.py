@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from ciao_kernel.errors import NoRoom, SpecError
@@ -74,15 +75,15 @@ def check(total: int, devices: Collection[str], taken: Mapping[str, str]) -> Non
             "Ask for fewer, or run the cell on a cluster.",
             directive="gpu",
         )
-    holders = {taken[device] for device in devices if device in taken}
-    free = sum(device not in taken for device in devices)
+    held = Counter(taken[device] for device in devices if device in taken)
+    free = len(devices) - held.total()
     if total > free:
         raise NoRoom(
             f"the job asks for {_count(total)}, and {free} of {len(devices)} are free: "
-            f"the others are used by {', '.join(sorted(holders))}.",
+            f"the others are used by {', '.join(sorted(held))}.",
             "Wait for that job, or stop it with `%ciao delete NAME`.",
             directive="gpu",
-            holders=holders,
+            holders=[job for job, count in held.items() if free + count >= total],
         )
 
 

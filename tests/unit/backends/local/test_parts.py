@@ -21,7 +21,7 @@ from ciao_kernel.backends.local.machine import gpus, ports
 from ciao_kernel.backends.local.machine.claims import Claims
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
-from ciao_kernel.errors import EnvironmentFault, SpecError
+from ciao_kernel.errors import EnvironmentFault, NoRoom, SpecError
 from ciao_kernel.model import Gpu, JobSpec, Replica, ReplicaGroup, Resources
 
 # ----------------------------------------------------------------------------------- ports
@@ -141,6 +141,15 @@ def test_what_cannot_be_given_is_said(
         gpus.check(total, devices, taken)
     assert said in caught.value.message
     assert caught.value.directive == "gpu"
+
+
+def test_only_jobs_whose_end_makes_room_are_told() -> None:
+    taken = {"0": "warm", "1": "other", "2": "other", "3": "other"}
+    for total, holders in ((1, {"warm", "other"}), (2, {"other"}), (4, set())):
+        with pytest.raises(NoRoom) as caught:
+            gpus.check(total, list("0123"), taken)
+        assert caught.value.holders == holders
+        assert "used by other, warm" in caught.value.message
 
 
 # ---------------------------------------------------------------------------- interpreters

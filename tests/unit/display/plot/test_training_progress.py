@@ -304,6 +304,13 @@ def test_a_loop_of_which_few_steps_are_told_is_one() -> None:
     assert [done.of_epoch for _, done in known] == [False, False, True, True, True, True]
 
 
+def test_a_loop_whose_ends_are_not_read_is_one_after_a_few_rounds() -> None:
+    """A round of 0.4 s, and a reading in 0.25 s."""
+    bars = ((n * 0.01, f"\r {n % 40 + 1}/40 [00:00<00:00]") for n in range(40 * 100))
+    known = [done for _, done in replay(bars)]
+    assert all(done.of_epoch for done in known[len(known) // 5 :])
+
+
 def test_an_evaluation_behind_the_training_is_one_of_a_loop() -> None:
     train, evaluation = timed(("", 100, 100)), timed(("", 10, 10))
     half = [*train[:51], *((15.0 + now, text) for now, text in evaluation)]

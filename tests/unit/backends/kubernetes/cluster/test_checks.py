@@ -319,6 +319,20 @@ def test_a_quota_that_requires_a_request_names_the_directive(words: str, directi
     assert "requires %cpu and %memory" in error.hint
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'pods "x" is forbidden: failed quota: q: must specify requests.ephemeral-storage for: a',
+        'Pod "x" is invalid: spec.volumes[1]: Required value: must specify a volume type',
+        "admission webhook denied the request: you must specify the label team",
+    ],
+)
+def test_other_things_that_must_be_specified_name_no_directive(words: str) -> None:
+    error = checks.refusal(Refused(words, code=403), target(Server()))
+    assert isinstance(error, ClusterFault)
+    assert "%cpu" not in error.hint
+
+
 def test_only_a_missing_service_account_is_the_directives_mistake() -> None:
     missing = (
         'pods "x" is forbidden: error looking up service account team/typo: '

@@ -114,7 +114,7 @@ def told(
 
     async def main() -> tuple[list[Status | None], list[str]]:
         client: Any = server
-        reasons = QueueReasons(client, JOB, lambda: None, certain)
+        reasons = QueueReasons(client, JOB, lambda: None, certain, certain)
         found, notices = [], []
         for item in looks:
             reasons._asked = 0.0
