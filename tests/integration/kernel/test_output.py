@@ -151,7 +151,7 @@ def test_files_are_in_the_folder_of_the_job_and_the_cell_names_them(kernel: Any)
     assert shown.text == "['net.pt'] 3\n"
     name = kernel.run("print(_job.name)").text.strip()
     fetched = kernel.run(f"%ciao fetch {name} log.csv")
-    assert "files of %output: log.csv (1 byte), in " in fetched.text
+    assert "files of the given paths: log.csv (1 byte), in " in fetched.text
     copied = kernel.run(f"%ciao cp {name}/worker-0:output copied")
     assert copied.text == "copied 1 file, 1.2 MB\n"
     kernel.run("open('back.txt', 'w').write('back')")

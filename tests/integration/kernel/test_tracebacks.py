@@ -61,7 +61,7 @@ def test_the_report_of_the_real_torchrun_is_one_line(kernel: Any, place: Place) 
     end = "lines of torchrun's own report: rank 0 was killed by SIGKILL …"
     assert re.fullmatch(rf"\[master-0\] … \d+ {re.escape(end)}", lines[-1])
     error = "\n".join(done.of("error")[0]["traceback"])
-    assert "rank 0 was killed by SIGKILL" in error
+    assert "master-0 was killed by SIGKILL (rank 0)." in error
     assert "====" not in error
     (log,) = place.job_folders()[-1].glob("logs/master-0.log")
     assert "ChildFailedError" in log.read_text()

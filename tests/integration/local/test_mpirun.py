@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from ciao_kernel.delivery import site_folder
-from ciao_kernel.delivery.input import value_formats
+from ciao_kernel.delivery.input import value_formats, value_layouts
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.delivery.output import result_writer, results, values_message
 from ciao_kernel.delivery.output.result_writer import NAMES, PROGRAM, TARGET
@@ -278,7 +278,7 @@ def test_rank_0_in_a_pod_writes_the_message_of_its_worker(tmp_path: Path, number
         "OMPI_COMM_WORLD_RANK": number,
         "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     }
-    done = rank(tmp_path, site, result_writer, value_formats, **env)
+    done = rank(tmp_path, site, result_writer, value_formats, value_layouts, **env)
     assert (done.returncode, done.stderr) == (0, "")
     assert message.exists() is (number == "0")
     if number == "0":
