@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -183,6 +184,30 @@ def test_a_message_has_no_room_for_layouts_of_any_size(folder: Path, tmp_path: P
     assert found["small"] == 1
     assert found["mixed"] == [[1]] * 200
     assert "tables with so many columns" in found.fault("wide")
+
+
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_a_message_that_has_no_room_for_all_layouts_has_some(
+    folder: Path, tmp_path: Path, rows: int
+) -> None:
+    pytest.importorskip("pandas")
+    (folder / "program.py").write_text(
+        "import sys\nsys.modules['pyarrow'] = None\nimport pandas as pd\nsmall = 1\n"
+        "columns = {f'column_{n}': [(1, 'x', 0.5)[n % 3]] for n in range(18)}\n"
+        f"rows = pd.concat([pd.DataFrame(columns)] * {rows}, ignore_index=True)\n"
+        "for n in range(12): globals()[f'table{n}'] = rows\n"
+    )
+    tables = [f"table{n}" for n in range(12)]
+    env = {FILES: str(folder / ".ciao-values"), MOST: "90000000", FROM: "", "CIAO_REPLICA": ""}
+    names = {NAMES: " ".join(["small", *tables])}
+    run(folder, str(folder / "program.py"), target=str(folder / "message"), **names, **env)
+    text = (folder / "message").read_text()
+    assert len(text) <= 4096
+    assert values_message.unpack(text, tmp_path / "unpacked")
+    assert results.Results(tmp_path / "unpacked")["small"] == 1
+    come = re.findall(r'"(table[0-9]+)":{[^{}]*"layout":', text)
+    assert come
+    assert come == re.findall(r'"(table[0-9]+)":{[^{}]*"layout":{[^{}]*},"d', text)
 
 
 @pytest.mark.parametrize("replica", ["worker-0", "worker-1"])

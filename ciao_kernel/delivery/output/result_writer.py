@@ -128,10 +128,14 @@ def _shorten(entries: dict[str, dict[str, Any]], files: dict[str, bytes]) -> Non
     """
     for entry in entries.values():
         if len(json.dumps(entry.get("layout"))) > _LAYOUT:
-            del entry["layout"]
-            if entry["file"].endswith(".csv"):
-                del files[entry.pop("file").rpartition(".")[0]]
-                entry["fault"] = "without pyarrow, tables with so many columns do not come back"
+            _drop_layout(entry, files)
+
+
+def _drop_layout(entry: dict[str, Any], files: dict[str, bytes]) -> None:
+    del entry["layout"]
+    if entry["file"].endswith(".csv"):
+        del files[entry.pop("file").rpartition(".")[0]]
+        entry["fault"] = "without pyarrow, tables with so many columns do not come back"
 
 
 def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
@@ -154,7 +158,18 @@ def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> 
     if folder and os.environ.get(FROM, replica) == replica:
         sha256 = importlib.import_module("hashlib").sha256
         digests = {name: sha256(data).hexdigest()[:_DIGEST] for name, data in files.items()}
-    entries = _fitting(index, files, digests) or _fitting(index, files, {})
+    while True:
+        entries = _fitting(index, files, digests) or _fitting(index, files, {})
+        described = [name for name, one in index["values"].items() if "layout" in one]
+        is_full = entries is None or any(
+            name in digests and not {"data", "digest"} & set(entries[name]) for name in described
+        )
+        if not described or not is_full:
+            break
+        # Each layout has room, but not all of them.
+        name = max(described, key=lambda name: len(json.dumps(index["values"][name]["layout"])))
+        _drop_layout(index["values"][name], files)
+        digests = {name: one for name, one in digests.items() if name in files}
     if entries is None:
         return  # the names alone are too many
     _to_files(folder, entries, files)
