@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).absolute().parent / "input"
-STORED: dict[str, tuple[str, str, dict[str, Any]]] = {}
+STORED: dict[str, Any] = {}
 """The file, the type and the layout of each name; ``ciao_input`` fills it in."""
 
 
@@ -56,7 +56,7 @@ def _with_tuples(value: Any, places: Any) -> Any:
     if every or some:
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in list(pairs):
-            value[key] = _with_tuples(one, every or some.get(str(key)))
+            value[key] = _with_tuples(one, some.get(str(key), every) if some else every)
     return tuple(value) if places.get("is") else value
 
 

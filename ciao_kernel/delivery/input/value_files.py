@@ -5,6 +5,7 @@ A program reads the file back with one call; :mod:`.value_formats` has the forma
 
 from __future__ import annotations
 
+import json
 from numbers import Number
 from pathlib import PurePath
 from typing import Any
@@ -26,6 +27,8 @@ _CONVERSIONS = {
     "__iter__": "list({})",
 }
 """Expressions that make a value storable, by an attribute of its type. The first match counts."""
+_MOST_TUPLES = 64_000
+"""Characters of ``ciao_input`` for the places of a value's tuples; with more they stay lists."""
 
 
 def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
@@ -41,7 +44,10 @@ def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
     suffix = suffix_of(type(value))
     try:
         found, data = to_bytes(name, value)
-        return found, data, layout(found, *described(name, value, found))
+        places = layout(found, *described(name, value, found))
+        if len(json.dumps(places.get("tuples"))) > _MOST_TUPLES:
+            places = {}
+        return found, data, places
     except NotStorable as error:
         expression = name if error.value is value else _expression_of(name, value, error.value)
         kind = type(error.value)

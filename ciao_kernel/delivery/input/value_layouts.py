@@ -7,9 +7,18 @@ The layout travels beside the type of a value, for its reader (input_loader.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 _UNREAD = frozenset("\0\ufeff")
+_QUOTED = frozenset(',"\n')
+"""A text with one of these is between quotes in a CSV file, which also keep ``\\r``."""
+_CONTAINERS = (dict, list, tuple)
+_PLAIN: dict[str, Any] = {}
+_TUPLE: dict[str, Any] = {"is": 1}
+"""Forms of containers without tuples inside."""
+_TRIED = 3
+"""Forms that are tried as that of all parts."""
 
 
 def layout(suffix: str, value: Any, levels: int) -> dict[str, Any]:
@@ -25,9 +34,10 @@ def layout(suffix: str, value: Any, levels: int) -> dict[str, Any]:
     """
     if suffix == "csv":
         return _csv_layout(value, levels)
-    if suffix == "json" and isinstance(value, (dict, list, tuple)) and _has_inner_tuple(value):
+    if suffix == "json" and isinstance(value, _CONTAINERS):
         # The type of the value itself is known.
-        return {"tuples": {key: one for key, one in _tuples(value).items() if key != "is"}}
+        tuples = {key: one for key, one in _form(value, {}).items() if key != "is"}
+        return {"tuples": tuples} if tuples else {}
     return {}
 
 
@@ -44,11 +54,13 @@ def _csv_layout(frame: Any, levels: int) -> dict[str, Any]:
     if labels.nlevels > 1 or not labels.is_unique or not len(labels):
         raise LostInCsv("columns of several levels, columns of one name, or a table without any")
     is_text = all(isinstance(one, str) for one in labels)
+    _check_line_ends(labels)
     if not is_text and labels.dtype.kind not in "iu":
         raise LostInCsv("names of columns that are not text")
     names = list(frame.index.names[:levels])
     if not all(one is None or isinstance(one, (str, int)) for one in (*names, labels.name)):
         raise LostInCsv("names of index levels that are not text")
+    _check_line_ends(names)
     found = [frame.index.get_level_values(number).to_series() for number in range(levels)]
     found += [frame.iloc[:, number] for number in range(len(labels))]
     types = [_csv_type(one) for one in found]
@@ -66,6 +78,12 @@ def _csv_layout(frame: Any, levels: int) -> dict[str, Any]:
     }
 
 
+def _check_line_ends(texts: Any) -> None:
+    """Refuse text with a carriage return that would end a line, for it is not between quotes."""
+    if any(isinstance(one, str) and "\r" in one and _QUOTED.isdisjoint(one) for one in texts):
+        raise LostInCsv("a carriage return in text")
+
+
 def _csv_type(column: Any) -> str:
     """Return the type of a column, as it is read from a CSV file."""
     dtype = column.dtype
@@ -76,6 +94,7 @@ def _csv_type(column: Any) -> str:
         found = sorted({one for one in column.dropna() if isinstance(one, str)})
         if words != found or dtype.ordered or "" in words:
             raise LostInCsv(f"the categories of {column.name!r}")
+        _check_line_ends(words)
         return name
     if name in ("object", "str", "string"):
         column = column.astype(object)
@@ -83,6 +102,7 @@ def _csv_type(column: Any) -> str:
         # pandas ends a field at a null, and takes the mark of byte order from the first one.
         if not all(isinstance(one, str) and _UNREAD.isdisjoint(one) for one in texts):
             raise LostInCsv(f"the values of {column.name!r}, which are not all text")
+        _check_line_ends(texts)
         nones = sum(1 for one in gaps if one is None)
         if len(gaps) and ((texts == "").any() or 0 < nones < len(gaps)):
             raise LostInCsv(f"which values of {column.name!r} are missing")
@@ -94,33 +114,62 @@ def _csv_type(column: Any) -> str:
     raise LostInCsv(f"the type of {column.name!r}, {name}")
 
 
-def _has_inner_tuple(value: Any) -> bool:
-    """Return whether a tuple is inside a value."""
-    stack = [value]
-    while stack:
-        container = stack.pop()
-        inner = container.values() if isinstance(container, dict) else container
-        for one in inner:
-            if isinstance(one, tuple):
-                return True
-            if isinstance(one, (dict, list)):
-                stack.append(one)
-    return False
+def _form(value: Any, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """Return where the tuples of a container are: ``{"all": {"is": 1}}`` for a list of tuples.
 
+    JSON has lists alone. One form describes most parts, for curves have many points: only parts
+    that it does not fit have their own.
 
-def _tuples(value: Any) -> dict[str, Any]:
-    """Return where the tuples of a value are: ``{"all": {"is": 1}}`` for a list of tuples.
-
-    JSON has lists alone. Parts with the same tuples are described once: curves have many points.
+    Args:
+        value: The container.
+        known: The forms so far, so that equal ones are the same object.
     """
-    found: dict[str, Any] = {"is": 1} if isinstance(value, tuple) else {}
-    if not isinstance(value, (dict, list, tuple)):
-        return found
+    is_tuple = isinstance(value, tuple)
+    inner = value.values() if isinstance(value, dict) else value
+    if not any(issubclass(one, _CONTAINERS) for one in set(map(type, inner))):
+        return _TUPLE if is_tuple else _PLAIN
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    parts = {str(key): _tuples(one) for key, one in pairs}
-    first = next(iter(parts.values()), {})
-    if first and all(one == first for one in parts.values()):
-        found["all"] = first
-    elif at := {key: one for key, one in parts.items() if one}:
-        found["at"] = at
-    return found
+    parts = [(key, one, _form(one, known)) for key, one in pairs if isinstance(one, _CONTAINERS)]
+    every, some = _divided(parts)
+    if every is _PLAIN and not some:
+        return _TUPLE if is_tuple else _PLAIN
+    form = dict(_TUPLE) if is_tuple else {}
+    if every:
+        form["all"] = every
+    if some:
+        form["at"] = some
+    found = (is_tuple, id(every), tuple((key, id(one)) for key, one in some.items()))
+    return known.setdefault(found, form)
+
+
+def _divided(
+    parts: list[tuple[Any, Any, dict[str, Any]]],
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the form of most parts, and those of the others by their keys."""
+    best, most = (parts[0][2], _PLAIN), len(parts)
+    if all(form is best[0] for _, _, form in parts):
+        return best
+    forms = {id(form): form for _, _, form in parts}
+    for number, _ in Counter(id(form) for _, _, form in parts).most_common(_TRIED):
+        every = forms[number]
+        some = {
+            str(key): form
+            for key, one, form in parts
+            if form is not every and not _fits(one, every)
+        }
+        if len(some) < most:
+            best, most = (every, some), len(some)
+        if not some:
+            break
+    return best
+
+
+def _fits(value: Any, form: dict[str, Any]) -> bool:
+    """Return whether a form tells the tuples of a part: an empty list may have any inside."""
+    if not isinstance(value, _CONTAINERS):
+        return True
+    if isinstance(value, tuple) != ("is" in form):
+        return False
+    every, some = form.get("all", _PLAIN), form.get("at", _PLAIN)
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    return all(_fits(one, some.get(str(key), every)) for key, one in pairs)

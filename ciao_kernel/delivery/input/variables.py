@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -139,7 +140,8 @@ def _module(stored: Mapping[str, tuple[str, str, dict[str, Any]]], definitions: 
         '_loader = _types.ModuleType("_loader")',
         "_loader.__file__ = __file__",
         f"exec({inspect.getsource(input_loader)!r}, _loader.__dict__)",
-        f"_loader.STORED.update({dict(stored)!r})",
+        # Python compiles one long text in no time, but a large dict in seconds.
+        f"_loader.STORED.update(_loader.json.loads({json.dumps(stored)!r}))",
         "",
         "def __getattr__(name):",
         "    value = globals()[name] = _loader.load(name)  # when it is first used",
