@@ -111,7 +111,7 @@ class _Collection:
         own = value.__name__
         if own != name and self.variables.get(own) is value:
             return _Part(f"{name} = {own}\n", frozenset({own}), frozenset())
-        text = source(value, requested, self.variables)
+        text = source(name, value, requested, self.variables)
         try:
             used = definition_names.used(text)
             first = definition_names.at_definition(text, annotations=not _has_future(value))
@@ -205,7 +205,8 @@ def _has_future(value: Any) -> bool:
 def _is_builtin(name: str, value: Any) -> bool:
     """Return whether a name means Python's builtin, or one that IPython adds to the notebook."""
     of_ipython = name in _IPYTHON_NAMES and getattr(value, "__module__", "") != NOTEBOOK
-    return getattr(builtins, name, None) is value or of_ipython
+    is_same = hasattr(builtins, name) and getattr(builtins, name) is value
+    return is_same or of_ipython
 
 
 def _import(name: str, value: Any) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from ciao_kernel.delivery.input.changed_members import changed_member
+from ciao_kernel.delivery.input.changed_members import NOTEBOOK, changed_members, constant, maker
 from ciao_kernel.errors import SpecError
 
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -23,10 +23,11 @@ _OTHER_CELLS = frozenset(
 """Magics whose cells define nothing in the notebook, though they may be Python."""
 
 
-def source(value: Any, requested: str, variables: Mapping[str, Any]) -> str:
+def source(variable: str, value: Any, requested: str, variables: Mapping[str, Any]) -> str:
     """Return the definition of a function or a class.
 
     Args:
+        variable: The name that it has in the notebook.
         value: The function or the class.
         requested: The name in ``%input`` that needs it.
         variables: The variables of the notebook.
@@ -46,13 +47,13 @@ def source(value: Any, requested: str, variables: Mapping[str, Any]) -> str:
         text = f"the source of {name} is not known here."
         hint = "Define it at the top level of a cell, or put it into a module."
         raise refused(text, hint, requested)
-    if is_class and (member := changed_member(value, found)):
-        text = f"{name}.{member} was changed after the class was defined."
+    if is_class and (members := _changed(value, found, variables)):
+        text = f"{name}.{members[0]} was changed after the class was defined."
         hint = f"Put it into the body of class {name}, and run that cell again."
         raise refused(text, hint, requested)
-    if not is_class and hasattr(value, "__wrapped__") and not _has_decorator(found):
+    if not is_class and _has_own_wrapper(value) and not _has_decorator(found):
         text = f"another function wraps {name}, after its definition."
-        hint = f"Write it as a decorator above def {name}, and run that cell again."
+        hint = f"Write it as a decorator above def {variable}, and run that cell again."
         raise refused(text, hint, requested)
     return found
 
@@ -68,6 +69,54 @@ def unwrapped(value: Any) -> Any:
         return inspect.unwrap(value) if callable(value) else value
     except ValueError:  # it wraps itself
         return value
+
+
+def _has_own_wrapper(value: Any) -> bool:
+    """Return whether a function of the notebook wraps another one.
+
+    The inner one alone is delivered where the wrapper is of a library: as a rule it returns the
+    same, as with ``functools.lru_cache`` and ``torch.compile``.
+    """
+    seen = set[int]()
+    while hasattr(value, "__wrapped__") and id(value) not in seen:
+        if maker(value) == NOTEBOOK:
+            return True
+        seen.add(id(value))
+        value = value.__wrapped__
+    return False
+
+
+def _changed(kind: type, text: str, variables: Mapping[str, Any]) -> list[str]:
+    """Return the members of a class that are lost with its text."""
+    found = changed_members(kind, text)
+    lost = (name for name in found.values if _is_set(kind, name, variables))
+    return [*found.code, *lost]
+
+
+def _is_set(kind: type, name: str, variables: Mapping[str, Any]) -> bool:
+    """Return whether a line of a cell has set a constant of a class, and nothing else sets it.
+
+    What functions, loops or methods change is the state of a program.
+    """
+    now, values = vars(kind)[name], list[Any]()
+    for node in (one for _, body in _history(variables) for one in body):
+        match node:
+            case ast.Assign(targets=[ast.Attribute(ast.Name(owner), attr)], value=value):
+                found = constant(value) if (owner, attr) == (kind.__name__, name) else ()
+            case _:
+                found = ()
+        values += found
+        if not found and any(_sets(one, name) for one in ast.walk(node)):
+            return False
+    return any(type(one) is type(now) and one == now for one in values)
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    """Return whether code sets an attribute of something else than ``self``."""
+    match node:
+        case ast.Attribute(value, attr, ast.Store()) if attr == name:
+            return not (isinstance(value, ast.Name) and value.id == "self")
+    return False
 
 
 def _parsed(text: str) -> list[ast.stmt]:
@@ -105,15 +154,19 @@ def _class_source(kind: type, variables: Mapping[str, Any]) -> str | None:
 
     It is the newest of its name, or another one if only that has the members of the class.
     """
-    newest = None
+    newest, likely = None, None
     for text, body in _cells(kind, variables):
         for node in reversed(body):
             if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
                 found = _lines(text, node)
                 newest = newest or found
-                if not changed_member(kind, found) and (newest == found or _has_code(kind, node)):
+                changes = changed_members(kind, found)
+                if changes.code or not (newest == found or _has_code(kind, node)):
+                    continue
+                if not changes.values:
                     return found
-    return newest
+                likely = likely or found
+    return likely or newest
 
 
 def _lines(text: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -216,7 +216,12 @@ def no_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CITIES = {"city": ["a", "b", "NA"], "year": [3, 4, 4], "size": [0.1, float("nan"), 1e300]}
-CODES = {"zip": ["01234", "00042", "NA"], "label": ["", "x, y", 'a\n"b"'], "none": [None, "x", "1"]}
+CODES = {
+    "zip": ["01234", "00042", "NA"],
+    "label": ["", "x, y", 'a\n"b"'],
+    "none": [None, "x", "1"],
+    "line": ["x,\ry", "\r\n", '"\r'],
+}
 TIMES = pd.date_range("2026-03-28", periods=3, tz="Europe/Berlin", name="day")
 WIDTHS = {
     "small": np.array([0.1, 1, 255], "float32"),
@@ -267,6 +272,10 @@ def test_tables_without_pyarrow_are_the_same_again(value: Any, tmp_path: Path) -
     [
         (pd.DataFrame({"a": [1, "x"]}), "the values of 'a', which are not all text"),
         (pd.DataFrame({"a": ["x\0y"]}), "the values of 'a', which are not all text"),
+        (pd.DataFrame({"a": ["x\ry"]}), "a carriage return in text"),
+        (pd.DataFrame({"a": pd.Categorical(["x\r"])}), "a carriage return in text"),
+        (pd.DataFrame({"a\r": [1]}), "a carriage return in text"),
+        (pd.DataFrame({"a": [1]}, index=pd.Index([2], name="i\r")), "a carriage return in text"),
         (pd.DataFrame({"a": ["", None]}), "which values of 'a' are missing"),
         (pd.DataFrame({"a": np.array([1j])}), "the type of 'a', complex128"),
         (pd.DataFrame({"a": pd.Categorical(["x"], ["y", "x"])}), "the categories of 'a'"),
@@ -395,6 +404,7 @@ def timed(f):
 """
 NET = """\
 class Net:
+    state = 0
     rate = 0.1
     def forward(self):
         return 1
@@ -415,6 +425,8 @@ class Net:
         ("Net.forward = property(Net.forward)\n", "forward"),
         ("Net.rate = 0.5\n", "rate"),
         ("Net.other = 0.5\n", "other"),
+        ("Net.state += 1\nNet.rate = 0.5\n", "rate"),
+        ("Net.rate = lambda self: 3\n", "rate"),
         ("del Net.loss\n", "loss"),
     ],
 )
@@ -427,23 +439,32 @@ def test_a_class_that_was_changed_after_its_definition_is_refused(change: str, m
     assert caught.value.hint == "Put it into the body of class Net, and run that cell again."
 
 
+def test_a_class_whose_state_has_changed_is_found_by_its_code(tmp_path: Path) -> None:
+    variables = after(
+        "class A:\n    n = 0\n    def m(self): return self.n\nOld = A\n",
+        "class A:\n    n = 1\n    k = 1\n    def other(self): return 1\n",
+        "def f(): return Old().m()\nOld.n += 5\n",
+    )
+    assert program_of("f", variables, tmp_path)["f"]() == 0
+
+
 @pytest.mark.parametrize(
-    ("change", "name", "of"),
+    ("change", "name"),
     [
-        ("step = timed(step)\n", "step", "step"),
-        ("other = timed(step)\n", "other", "step"),
-        ("step = functools.lru_cache(step)\n", "step", "step"),
+        ("step = timed(step)\n", "step"),
+        ("other = timed(step)\n", "other"),
+        ("step = functools.lru_cache(timed(step))\n", "step"),
     ],
 )
 def test_a_function_that_was_wrapped_after_its_definition_is_refused(
-    change: str, name: str, of: str
+    change: str, name: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
         deliver(Source(SourceFile("x")), [name], after(TIMED, "def step(x): return x\n", change))
     assert caught.value.message == (
-        f"%input cannot take {name}: another function wraps {of}, after its definition."
+        f"%input cannot take {name}: another function wraps step, after its definition."
     )
-    assert f"decorator above def {of}" in caught.value.hint
+    assert f"decorator above def {name}," in caught.value.hint
 
 
 KEPT = {
@@ -453,6 +474,23 @@ KEPT = {
     "state": "class C:\n    count, items = 0, []\n    total = 0\n    def m(self):\n"
     "        C.total += 1\n        C.items.append(1)\n        return C.total\nC().m()\n"
     "def value(): return 2 * C().m()\n",
+    "state that functions change": "class S:\n    epoch, best = 0, 0\n    n = 0\n"
+    "def train():\n    for S.epoch in range(3):\n        S.n += 1\n    S.other = S.best = S.n\n"
+    "train()\nS.n = 0\ndef value():\n    S.n = 2\n    return S.n\n",
+    "state that loops change": "class S:\n    n = 0\n    m = 0\nfor S.n in range(3): pass\n"
+    "S.m += 1\nS.m = 4\nS.items, S.names = [], {}\ndef value(): return 2 + S.n + S.m\n",
+    "state of a base": "class B:\n    made = 0\n    def __init__(self): type(self).made += 1\n"
+    "class C(B): pass\nC()\ndef value():\n    C()\n    return 2 * C.made\n",
+    "state that another class changes": "class M:\n    steps = 0\nclass T:\n"
+    "    def go(self): M.steps += 1\nT().go()\ndef value():\n    T().go()\n"
+    "    return 2 * M.steps\n",
+    "state by its name": "class C:\n    calls = 0\n    @classmethod\n"
+    "    def hit(cls): setattr(cls, 'calls', cls.calls + 1)\nC.hit()\n"
+    "def value():\n    C.hit()\n    return 2 * C.calls\n",
+    "a wrapper of a library": "import functools\ndef slow(x): return x\n"
+    "fast = functools.lru_cache(slow)\nslow = functools.lru_cache(slow)\n"
+    "def value(): return fast(1) + slow(1)\n",
+    "a variable that is None": "other = None\ndef value(): return 2 if other is None else 1\n",
     "a dataclass": "from dataclasses import dataclass, field\n@dataclass\nclass C:\n"
     "    lr: float = 1.0\n    rest: list = field(default_factory=list)\n    def m(self):\n"
     "        return 2 * self.lr\ndef value(): return C().m()\n",
@@ -485,6 +523,67 @@ def test_code_that_only_looks_changed_is_delivered(text: str, tmp_path: Path) ->
     variables = after(text)
     module = program_of("value", variables, tmp_path)
     assert module["value"]() == 2
+
+
+LIBRARY = """\
+import functools
+def hooked(function):
+    @functools.wraps(function)
+    def inner(*given): return function(*given)
+    return inner
+class Optimizer:
+    def __init__(self):
+        kind = type(self)
+        if not hasattr(kind.step, "__wrapped__"):
+            kind.step = hooked(kind.step)
+            kind.extra = hooked(kind.step)
+"""
+
+
+def test_what_a_base_of_a_library_does_to_a_class_is_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch does with the optimizers of its users, when the first one is made."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "hooking_library.py").write_text(LIBRARY)
+    variables = after(
+        "from hooking_library import Optimizer, hooked\n"
+        "class Mine(Optimizer):\n    def step(self): return 2\nclass Kid(Mine): pass\nMine()\n"
+        "class Other:\n    def step(self): return 2\nOther.step = hooked(Other.step)\n"
+    )
+    assert program_of("Kid", variables, tmp_path)["Kid"]().step() == 2
+    with pytest.raises(SpecError, match=r"Other\.step was changed"):
+        module_code(["Other"], variables)
+    del sys.modules["hooking_library"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [("a", {"at": [(0, 3)] if n % 2 else []}) for n in range(20)],
+        [None, (1, 2), (3, (4,)), [5, (6,)], {"a": (7,), "b": [8]}],
+        {"a": [], "b": (), "c": [[(1,)], [[1]], []], "d": {"0": (1,)}},
+        [(number,) if number % 3 else [number, (number,)] for number in range(50)],
+        ([(1,)], [[1]], ((1,),)),
+        [[1, [2, {"a": 3}]]],
+    ],
+)
+def test_tuples_are_where_they_were(value: Any, tmp_path: Path) -> None:
+    found = program(tmp_path, "import ciao_input", ["value"], {"value": value})
+    assert repr(found.value) == repr(value)
+
+
+def test_the_module_has_little_to_say_of_the_tuples_in_many_rows(tmp_path: Path) -> None:
+    rows = [(f"word {n}", {"entities": [(0, 3, "PER")] if n % 2 else []}) for n in range(3000)]
+    uneven = [(n,) if n % 2 else [n] for n in range(20_000)]
+    variables = {"rows": rows, "few": rows[:2], "uneven": uneven}
+    found = program(tmp_path, "import ciao_input", ["rows", "uneven"], variables)
+    assert found.rows == rows
+    assert found.uneven == [[n] for n in range(20_000)], "their places are too many"
+    size = (tmp_path / "ciao_input.py").stat().st_size
+    program(tmp_path, "import ciao_input", ["few", "uneven"], variables)
+    assert size - (tmp_path / "ciao_input.py").stat().st_size < 10
 
 
 def program_of(name: str, variables: dict[str, Any], folder: Path) -> dict[str, Any]:
