@@ -227,9 +227,8 @@ class JobHandle:
             BackendError: Its state cannot be read.
         """
         if self._job.warm_run and self._known.is_last:
-            return self._known.end(
-                check=check
-            )  # its name is that of replicas, which may wait for long
+            # Its name is that of replicas, which may wait for long.
+            return self._known.end(check=check)
         if self._following is None or self._following.done():
             self._following = self._client.start(self._known.follow)
         try:

@@ -88,17 +88,17 @@ class LeftRunning:
 
     def _may_be_of_cell(self, job: Job, session: Session, began: float) -> bool:
         """Return whether a job is that of the cell which began then, or of a kernel just before."""
-        return self._has_label(job, session) and job.created >= began - _SKEW
+        return self._is_of_same_id(job, session) and job.created >= began - _SKEW
 
     def _is_earlier(self, job: Job, session: Session) -> bool:
         """Return whether a job was started neither by this kernel nor by another live process."""
         if job.owner == self._label:
-            return self._has_label(job, session)
+            return self._is_of_same_id(job, session)
         host, number = _process(self._label)
         theirs, other = _process(job.owner)
         return theirs != host or not other or other == number or not _lives(other, job.created)
 
-    def _has_label(self, job: Job, session: Session) -> bool:
+    def _is_of_same_id(self, job: Job, session: Session) -> bool:
         """Return whether an earlier kernel, whose ID was the same, can have started a job.
 
         In a container each kernel has the same ID, and a restart may take a second.
