@@ -4,9 +4,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import (
@@ -201,21 +200,6 @@ class Cluster:
         with lock():
             self.node.stop()
 
-    @contextmanager
-    def older_operator(self) -> Iterator[None]:
-        """Let the older release of the operator run for a while, with its own kinds and webhooks.
-
-        The usual one is back afterwards. An `up` of another process waits for that; it mends the
-        cluster if this process is killed.
-        """
-        self.bring("older_operator")
-        with lock():
-            try:
-                self._replace_operator(recipes.OLDER_OPERATOR)
-                yield
-            finally:
-                self._replace_operator(recipes.OPERATOR)
-
     def trainer(self) -> None:
         """Have Kubeflow Trainer and JobSet in the running cluster, raised by whoever is first."""
         self.bring("trainer")
@@ -242,7 +226,8 @@ class Cluster:
             images.write(image, self._storage)
         return name
 
-    def _replace_operator(self, image: recipes.Image) -> None:
+    def run_operator(self, image: recipes.Image) -> None:
+        """Let this release of the operator run, with its own kinds and webhooks."""
         operators.replace(self.at, self.kubectl, image)
         addons.wait(self.kubectl)
 

@@ -114,8 +114,10 @@ def _debootstrap(part: Path, packages: Sequence[str], suite: str, log: Path | No
     if not (scripts / "scripts" / suite).exists():
         raise ClusterError(f"this machine's debootstrap does not know Debian {suite}")
     try:
+        # Its own mount of /proc now and then stays: in this namespace it cannot get into the layer.
         run(
-            [tools / "usr/sbin/debootstrap", "--variant=minbase",
+            ["unshare", "--mount", "--propagation", "private",
+             tools / "usr/sbin/debootstrap", "--variant=minbase",
              f"--keyring={tools}/usr/share/keyrings/debian-archive-keyring.gpg",
              f"--include={','.join(packages)}", suite, part, pins.MIRROR],
             log=log, env=os.environ | {"DEBOOTSTRAP_DIR": str(scripts)}, hint=_OFFLINE,

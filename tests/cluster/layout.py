@@ -97,11 +97,12 @@ def layout(name: str = "main") -> Layout:
     """Return the cluster of that name.
 
     `scratch` is the one that tests raise and lower; in `policies` NetworkPolicies have an effect,
-    and jobs wait in queues; in `mpi` MPIJobs are those of mpi-operator.
+    and jobs wait in queues; in `mpi` MPIJobs are those of mpi-operator; in `older` a test
+    replaces the training operator by an older one; `parts` is the one whose parts fail.
     """
     return Layout(name=name, number=_NUMBERS[name], folder=cache() / "run" / name)
 
 
-_NUMBERS = {"main": 0, "scratch": 1, "build": 2, "policies": 3, "mpi": 4}
-NAMES = ("main", "scratch", "policies", "mpi")
+_NUMBERS = {"main": 0, "scratch": 1, "build": 2, "policies": 3, "mpi": 4, "older": 5, "parts": 6}
+NAMES = ("main", "scratch", "policies", "mpi", "older", "parts")
 """Those that one may raise by hand; the other one builds what is unpacked on nodes."""

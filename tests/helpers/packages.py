@@ -8,13 +8,18 @@ import hashlib
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 
 
 def wheel(
-    name: str, version: str, code: str = "", needs: tuple[str, ...] = (), tag: str = "py3-none-any"
+    name: str,
+    version: str,
+    code: str = "",
+    needs: tuple[str, ...] = (),
+    tag: str = "py3-none-any",
+    more: Mapping[str, str] | None = None,
 ) -> tuple[str, bytes]:
     """The file name and the bytes of a wheel with one module, which knows its version."""
     told = f"{name}-{version}.dist-info"
@@ -24,6 +29,7 @@ def wheel(
         f"{name}/__init__.py": f"version = {version!r}\n{code}\n",
         f"{told}/METADATA": metadata,
         f"{told}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        **(more or {}),
     }
     files[f"{told}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{told}/RECORD"])
     buffer = BytesIO()
@@ -69,9 +75,17 @@ class Index(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{self.host}:{self.server_port}/simple"
 
-    def add(self, name: str, version: str, *needs: str, code: str = "", tag: str = "") -> None:
-        """Put a wheel into it."""
-        file, raw = wheel(name, version, code, needs, tag or "py3-none-any")
+    def add(
+        self,
+        name: str,
+        version: str,
+        *needs: str,
+        code: str = "",
+        tag: str = "",
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """Put a wheel into it; ``more`` are further files, by their paths."""
+        file, raw = wheel(name, version, code, needs, tag or "py3-none-any", more)
         self.files[file] = raw
 
 

@@ -10,6 +10,8 @@ from collections import defaultdict
 
 import pytest
 
+from tests.suites import known_seconds
+
 _SHARED = ("class", "module", "package")
 _NEEDS = {"browser": 20, "cluster": 8, "place": 4, "ciao": 4}
 """Seconds of a test that asks for a fixture, of those that are not marked slow."""
@@ -38,7 +40,9 @@ def form(items: list[pytest.Item]) -> None:
 
 
 def _seconds(item: pytest.Item) -> float:
-    """Return what a test takes, roughly, by what it needs."""
+    """Return what a test takes: as in an earlier run, or roughly, by what it needs."""
+    if known := known_seconds.read().get(known_seconds.name(item.nodeid)):
+        return known
     if item.get_closest_marker("slow"):
         return 30
     needed = getattr(item, "fixturenames", ())

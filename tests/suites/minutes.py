@@ -1,7 +1,7 @@
 """`python -m tests.suites.minutes`: where the minutes of the last run went, from its junit files.
 
 python -m tests.suites.minutes           # print the table and the slowest tests
-python -m tests.suites.minutes --write   # and put the table into tests/README.md
+python -m tests.suites.minutes --write   # and keep it: here, in tests/README.md, for the order
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.suites import durations
+from tests.suites import durations, known_seconds
 from tests.suites.durations import Took
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def _folder(name: str) -> str:
 def main(argv: Sequence[str]) -> int:
     """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.suites.minutes", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the table into tests/README.md")
+    parser.add_argument("--write", action="store_true", help="keep what the run has shown")
     parser.add_argument("--folder", type=Path, default=FILES, help="of the junit files")
     options = parser.parse_args(argv)
     tests = [took for file in sorted(options.folder.glob("*.xml")) for took in read(file)]
@@ -56,6 +56,7 @@ def main(argv: Sequence[str]) -> int:
         page = ROOT / "tests" / "README.md"
         text = "\n".join(table)
         page.write_text(_BETWEEN.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text()))
+        known_seconds.write(tests)
     return 0
 
 

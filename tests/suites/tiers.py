@@ -4,7 +4,8 @@ A test without a marker belongs to the first tier. `second("gateway")` puts one 
 the second, and `stands_for("gateway")` marks those of the first tier that represent a slice there.
 `second("browser", only="notebook")` means the parameters whose id contains that word. In the
 environment of the oldest packages (`--oldest`) the tests that stand for the slice `oldest` are the
-first tier, and all others are that slice.
+first tier, and all others are that slice. Those of the slice `trials`, which try the same many
+times, run with the newest packages alone.
 `pytest --tiers=first,gateway` runs the first tier and that slice; without the option all run.
 """
 
@@ -19,6 +20,7 @@ from tests.suites.slices import SLICES
 
 FIRST = "first"
 OLDEST = "oldest"
+TRIALS = "trials"
 MARKERS = (
     "second(slice, only=''): belongs to the second tier, to this slice (tests/suites/slices.py); "
     "only: just the parameters whose id contains that",
@@ -39,7 +41,9 @@ def tier(item: pytest.Item) -> str:
 
 
 def tier_on_oldest(item: pytest.Item) -> str:
-    """Return the tier of a test that runs with the oldest packages."""
+    """Return the tier of a test that runs with the oldest packages; `trials` does not run there."""
+    if tier(item) == TRIALS:
+        return TRIALS
     return FIRST if OLDEST in represented(item) else OLDEST
 
 
@@ -98,8 +102,10 @@ def read(option: str) -> set[str]:
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the tiers that were asked for; the summary says what was left out."""
     option = config.getoption("--tiers")
+    oldest = config.getoption("--oldest")
     wanted = read(option) if option else {FIRST, *SLICES}
-    tier_of = tier_on_oldest if config.getoption("--oldest") else tier
+    wanted -= {TRIALS} if oldest else set()
+    tier_of = tier_on_oldest if oldest else tier
     left_out = Counter[str]()
     kept, gone = [], []
     for item in items:
@@ -108,11 +114,12 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
             kept.append(item)
         else:
             gone.append(item)
-            left_out[name] += 1
+            left_out[name] += 0 if oldest and name == TRIALS else 1
     if gone:
         config.hook.pytest_deselected(items=gone)
         items[:] = kept
-        told.left_out(config, _words(left_out))
+    if left_out.total():
+        told.left_out(config, _words(+left_out))
 
 
 def _words(left_out: Counter[str]) -> str:

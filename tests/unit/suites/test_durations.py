@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import durations, minutes
+from tests.suites import durations, known_seconds, minutes
 from tests.suites.durations import Took
 
 TESTS = [
@@ -70,3 +70,12 @@ def test_a_junit_file_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_no_file_at_all_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert minutes.main(["--folder", str(tmp_path)]) == 1
     assert "`make test` writes them" in capsys.readouterr().err
+
+
+def test_long_tests_are_kept_for_the_order_of_the_next_run(tmp_path: Path) -> None:
+    file = tmp_path / "seconds.json"
+    known_seconds.write([Took("a.py::one[x]", 10, 0), Took("a.py::one[y]", 20, 0)], file)
+    known_seconds.write([Took("b.py::two", 30, 0), Took("b.py::short", 1, 0)], file)
+    assert known_seconds.read(file) == {"a.py::one": 15, "b.py::two": 30}
+    known_seconds.write([Took("b.py::two", 1, 0)], file)  # it has become short
+    assert known_seconds.read(file) == {"a.py::one": 15}
