@@ -6,13 +6,14 @@ import logging
 import os
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import configured, identity, kubeconfig, server
 from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.kubeconfig import Versions
 from ciao_kernel.kube.server import Server
 from ciao_kernel.redaction import mask, origin
 
@@ -40,6 +41,7 @@ class Access:
         namespace: Namespace of the context or the service account, if any.
         source: Origin of the credentials, for messages: a context's name, or "service account".
         context: The kubeconfig's context, or "" in a pod.
+        versions: Versions of the kubeconfig files when they were read; () in a pod.
     """
 
     server: Server
@@ -47,11 +49,16 @@ class Access:
     namespace: str
     source: str
     context: str
+    versions: Versions = field(default=(), compare=False)
 
     @property
     def certified(self) -> bool:
         """Return whether a client certificate identifies the user."""
         return bool(self.identity.certificate)
+
+    def changed(self) -> bool:
+        """Return whether the kubeconfig files have changed since they were read."""
+        return bool(self.versions) and kubeconfig.versions(kubeconfig.files()) != self.versions
 
     def headers(self) -> CIMultiDict[str]:
         """Return the headers of a request that say who the user is."""
@@ -176,6 +183,7 @@ async def load(context: str = "") -> Access:
 async def _of_files(files: list[Path], context: str) -> Access:
     """Return access by a context of kubeconfig files."""
     shown = os.pathsep.join(map(str, files))
+    versions = kubeconfig.versions(files)  # before they are read: no change is missed
     try:
         chosen = kubeconfig.read(files, context)
         there = server.of_cluster(chosen.cluster)
@@ -191,7 +199,8 @@ async def _of_files(files: list[Path], context: str) -> Access:
             f"the kubeconfig {shown} cannot be used: {_first_line(error)}.",
             f"{view} shows its contents.",
         ) from None
-    return Access(there, who, chosen.namespace, f"context {chosen.name}", chosen.name)
+    source = f"context {chosen.name}"
+    return Access(there, who, chosen.namespace, source, chosen.name, versions)
 
 
 def _of_account() -> Access:

@@ -6,32 +6,29 @@ This layer has no notion of a job.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.connections import Connections
-from ciao_kernel.kube.responses import Answer
 from ciao_kernel.kube.responses import Object as Object
 from ciao_kernel.kube.responses import refused as refused
 from ciao_kernel.kube.server_clock import ServerClock
+from ciao_kernel.kube.transport import ANSWER, CONNECT, Transport
 
 if TYPE_CHECKING:
     import aiohttp
 
 _log = logging.getLogger(__name__)
 
-_CONNECT = 5.0
-_ANSWER = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _KNOWN = 300.0
 """Seconds for which :meth:`Client.known` keeps an answer."""
@@ -58,6 +55,7 @@ class Client:
         self.connections = Connections(access, reload, self.forget)
         self.patience = patience
         self.clock = ServerClock()
+        self._transport = Transport(self.connections, self.clock)
         self.retry_reason = ""
         """Reason of the last retry; a caller that waits long can show it to the user."""
         self._known: dict[str, tuple[float, Object]] = {}
@@ -97,7 +95,7 @@ class Client:
         import aiohttp
 
         # A large log takes long; the timeout is only for a server that stops sending.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_ANSWER)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
         try:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
@@ -249,12 +247,12 @@ class Client:
         awaits_webhooks: bool = True,
     ) -> Object:
         began, patience = time.monotonic(), self.patience
-        wait, renewed = _FIRST_WAIT, False
+        wait, renewed, moved = _FIRST_WAIT, False, False
         while True:
             again: float | None = None
             shown = self.access
             try:
-                answer = await self._answer(method, path, query, body, kind)
+                answer = await self._transport.answer(method, path, query, body, kind)
             except Exception as error:
                 if not connection_faults.is_failure(error):
                     raise
@@ -263,6 +261,9 @@ class Client:
                     await self.renew(shown)
                     continue
                 uncertain()
+                if await self.connections.follow_server(shown) and not moved:
+                    moved = True  # once: short-lived credentials are replaced by each request
+                    continue
                 fault: Exception
                 fault, worth = connection_faults.away(error, self.access)
                 patience = min(self.patience, worth)
@@ -296,26 +297,9 @@ class Client:
             await asyncio.sleep(pause)
             wait = min(_LONGEST_WAIT, wait * 2)
 
-    async def _answer(
-        self, method: str, path: str, query: Mapping[str, str], body: Object | None, kind: str
-    ) -> Answer:
-        """Send one request and read its answer to the end; the errors of :meth:`request`."""
-        light = await self.connections.light() if method == "GET" else None
-        if light is not None:
-            with self._noted(method, path, query) as note:
-                found = await light.get(path, query, _CONNECT, _ANSWER)
-                note(found.status, found.headers)
-            return found
-        import aiohttp
-
-        timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_CONNECT)
-        async with self.request(method, path, query, body, kind, timeout) as answer:
-            return Answer(answer.status, answer.headers, await responses.body(answer))
-
     # -------------------------------------------------------------------------- streams
 
-    @contextlib.asynccontextmanager
-    async def request(
+    def request(
         self,
         method: str,
         path: str,
@@ -323,59 +307,9 @@ class Client:
         body: Object | None = None,
         kind: str = "application/json",
         timeout: aiohttp.ClientTimeout | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and provide the answer as a stream: for watches and logs.
-
-        Raises:
-            aiohttp.ClientError, TimeoutError, OSError: The connection failed; there is no retry.
-            ClusterFault: The certificates or an address cannot be used.
-        """
-        pool = await self.connections.pool()
-        headers = self.access.headers()
-        headers["Accept"] = "application/json"
-        if body is not None:
-            headers["Content-Type"] = kind
-        exchange = pool.request(
-            method,
-            self.access.server.address + path,
-            params=query,
-            data=None if body is None else json.dumps(body),
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,  # only a proxy with a login page redirects, no API server does
-            **self.access.options(),
-        )
-        async with contextlib.AsyncExitStack() as stack:
-            with self._noted(method, path, query) as note:
-                try:
-                    answer = await stack.enter_async_context(exchange)
-                except ValueError as error:
-                    if isinstance(error, OSError):  # one of a certificate
-                        raise
-                    # It may quote a password.
-                    raise connection_faults.away(error, self.access)[0] from None
-                note(answer.status, answer.headers)
-            yield answer
-
-    @contextlib.contextmanager
-    def _noted(
-        self, method: str, path: str, query: Mapping[str, str]
-    ) -> Iterator[Callable[[int, Mapping[str, str]], None]]:
-        """Log a request with its time, and take the server's clock from the answer's headers."""
-        began, sent = time.monotonic(), time.time()
-        shown = f"{path}?{urlencode(query)}" if query else path
-
-        def note(status: int, headers: Mapping[str, str]) -> None:
-            seconds = time.monotonic() - began
-            _log.debug("%s %s: %d in %.3f s", method, shown, status, seconds)
-            self.clock.note(headers.get("Date", ""), sent)
-
-        try:
-            yield note
-        except Exception as error:
-            seconds = time.monotonic() - began
-            _log.debug("%s %s failed after %.3f s: %r", method, shown, seconds, error)
-            raise
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send one request and provide the answer as a stream, without retries; see Transport."""
+        return self._transport.stream(method, path, query, body, kind, timeout)
 
     async def renew(self, refused_one: Access | None = None) -> None:
         """Reload the credentials: a token expired, or a file was replaced.

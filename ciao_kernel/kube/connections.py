@@ -159,6 +159,22 @@ class Connections:
             self._renewed()
             await self._retire()
 
+    async def follow_server(self, shown: Access) -> bool:
+        """Read the kubeconfig again if it has changed: the server may be at another address now.
+
+        A kubeconfig that cannot be read is left alone: somebody may be writing it.
+
+        Args:
+            shown: The access of a request that had no answer.
+
+        Returns:
+            Whether there is another access, so that the request can be sent again at once.
+        """
+        if self.access is shown and shown.changed():
+            with log.ignored(_log, "reading the kubeconfig again", ClusterFault):
+                await self.renew(shown)
+        return self.access is not shown
+
     async def _renew_before_expiry(self) -> None:
         """Renew credentials that expire soon, before the server refuses them.
 

@@ -119,7 +119,9 @@ async def _output(
             transport, _ = await asyncio.shield(starting)
             await program.end()
     except TimeoutError:
-        raise _failed(command, f"it gave no answer for {_TIMEOUT:.0f} seconds") from None
+        # It may have asked the user to open a page.
+        why = f"it gave no answer for {_TIMEOUT:.0f} seconds{program.last_words()}"
+        raise _failed(command, why) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClusterFault(
@@ -129,9 +131,7 @@ async def _output(
     finally:
         await _end(starting, program)
     if code := transport.get_returncode():
-        text = program.said[2].decode(errors="replace").strip()
-        last = _SECRET.sub("…", mask(" ".join(text.split()[-60:])))[-_SHOWN:]
-        raise _failed(command, f"exit code {code}" + (f": {last}" if last else ""))
+        raise _failed(command, f"exit code {code}{program.last_words()}")
     return bytes(program.said[1])
 
 
@@ -182,6 +182,12 @@ class _Program(asyncio.SubprocessProtocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 await self._closed.wait()
+
+    def last_words(self) -> str:
+        """Return the end of what it said to the user, masked, to follow a sentence; or ""."""
+        text = self.said[2].decode(errors="replace").strip()
+        last = _SECRET.sub("…", mask(" ".join(text.split()[-60:])))[-_SHOWN:]
+        return f": {last}" if last else ""
 
 
 def _kill(pid: int) -> None:

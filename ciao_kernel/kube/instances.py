@@ -1,10 +1,14 @@
-"""Instances of one container, read from its pod: a container may restart in place."""
+"""Instances of one container, read from its pod: a container may restart in place.
+
+A pod may come from any version of the server: a field of another type counts as unset.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.client import Object
 
 
@@ -28,14 +32,16 @@ class ContainerInstance:
 def seen(pod: Object, container: str) -> ContainerInstance | None:
     """Return the container's newest instance, or None if it was not started yet."""
     status = _status(pod, container)
-    state = status.get("state") or {}
-    last = (status.get("lastState") or {}).get("terminated") or {}
-    before, number = str(last.get("containerID") or ""), int(status.get("restartCount") or 0)
+    state = responses.part(status, "state")
+    last = responses.part(responses.part(status, "lastState"), "terminated")
+    before, count = str(last.get("containerID") or ""), status.get("restartCount")
+    number = count if isinstance(count, int) else 0
     if "running" in state:
         # A pod that is over has no running container, despite its status: the node went away.
         found, ended = status.get("containerID"), _phase(pod) in _OVER
     elif "terminated" in state:
-        found, ended = state["terminated"].get("containerID") or status.get("containerID"), True
+        own = responses.part(state, "terminated").get("containerID")
+        found, ended = own or status.get("containerID"), True
     else:  # the container waits for its next start; the log is still of the previous instance
         found, ended, before = before, True, ""
     return (
@@ -49,30 +55,38 @@ def over(pod: Object, container: str) -> bool:
     """Return whether the container cannot start again."""
     if _phase(pod) in _OVER:
         return True
-    spec = pod.get("spec") or {}
-    ended = "terminated" in (_status(pod, container).get("state") or {})
-    if not ended:
+    spec = responses.part(pod, "spec")
+    state = responses.part(_status(pod, container), "state")
+    if "terminated" not in state:
         return False
-    if pod["metadata"].get("deletionTimestamp"):
+    if responses.part(pod, "metadata").get("deletionTimestamp"):
         return True
-    own = [one for one in spec.get("containers") or () if one.get("name") == container]
+    own = [one for one in _mappings(spec.get("containers")) if one.get("name") == container]
     # In newer clusters, a container may have its own restart rules.
     ruled = any("restartPolicy" in one or "restartPolicyRules" in one for one in own)
-    return spec.get("restartPolicy") == "Never" and bool(own) and not ruled
+    if not own or ruled:
+        return False
+    # A pod with another container may stay alive after this end (an injected proxy).
+    succeeded = responses.part(state, "terminated").get("exitCode") == 0
+    policy = spec.get("restartPolicy")
+    return policy == "Never" or (policy == "OnFailure" and succeeded)
 
 
 _OVER = ("Succeeded", "Failed")
 
 
 def _phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "")
+    return str(responses.part(pod, "status").get("phase") or "")
 
 
 def _status(pod: Object, container: str) -> dict[str, Any]:
-    status = pod.get("status") or {}
+    status = responses.part(pod, "status")
     for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        for one in status.get(kind) or ():
+        for one in _mappings(status.get(kind)):
             if one.get("name") == container:
-                found: dict[str, Any] = one
-                return found
+                return one
     return {}
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import difflib
 import os
 from collections.abc import Mapping
@@ -11,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import ClusterFault
+from ciao_kernel.home_folder import home
 
 _LISTS = ("clusters", "contexts", "users")
 _NOTHING = ("", os.devnull)
+
+Versions = tuple[tuple[str, int, int, int], ...]
+"""Files with their numbers, sizes and times of change: other ones after each change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def files(environment: Mapping[str, str] | None = None) -> list[Path]:
 
     The default file is used only if ``KUBECONFIG`` names no file.
     """
-    found = named(environment) or [Path.home() / ".kube" / "config"]
+    found = named(environment) or [home() / ".kube" / "config"]
     return [path for path in found if is_file(path)]
 
 
@@ -87,6 +92,20 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:  # in a folder of another user
         return False
+
+
+def versions(paths: list[Path]) -> Versions:
+    """Return the versions of files, which differ after a change; those that are gone are left out.
+
+    Args:
+        paths: The files.
+    """
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            now = path.stat()
+            found.append((str(path), now.st_ino, now.st_size, now.st_mtime_ns))
+    return tuple(found)
 
 
 def read(paths: list[Path], context: str) -> Context:

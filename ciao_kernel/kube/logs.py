@@ -2,7 +2,8 @@
 
 A container may restart in its pod; each instance has its own log, and the logs are read one after
 the other. Connections can end at any time, and the end of a log looks like the end of a
-connection. So an end counts only if the pod's status confirms it.
+connection. So an end counts only if the pod's status confirms it, and if one more answer has no
+new line: a kubelet that ends cuts its answer, and the API server ends its own in order.
 Missing lines are always reported as a :class:`Gap`.
 """
 
@@ -67,6 +68,10 @@ class _Instance:
     """Head of the first line of the next instance, where it was asked for."""
     ended_by: Replay | None = None
     """The last answer, if it ended in order and no later answer contradicts it."""
+    unfinished: bytes | None = None
+    """Its line without an end; None as long as no answer came to an end."""
+    over: bool = False
+    """Its last answer is of an ended container: only the confirmation is missing."""
     patience: RetryLimits = field(default_factory=RetryLimits)
     wait: float = _FIRST_WAIT
     renewed: bool = False
@@ -206,12 +211,20 @@ class ContainerLog:
             one.patience.reset()
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
-        if end not in _LOG_IS_GONE:
+        gone = end in _LOG_IS_GONE or (end is End.MISMATCH and one.over)
+        if not gone or request.has_new_lines:
             one.ended_by = None
+        is_confirmed = not request.has_new_lines and replay.unfinished == one.unfinished
+        if end in (End.CLEAN, End.ASIDE):
+            one.unfinished = replay.unfinished
         if end is End.CLEAN and ended:
-            for piece in replay.finish():
-                yield piece
-            one.complete = True
+            one.ended_by, one.over = replay, True
+            if is_confirmed:
+                for piece in replay.finish():
+                    yield piece
+                one.complete = True
+            else:
+                await self._wait(one)  # a node may report an end before the program has ended
         elif end is End.CLEAN:
             one.ended_by = replay
             await self._status(one, _SOON if request.has_new_lines else _LATE)
@@ -226,6 +239,9 @@ class ContainerLog:
                 one.mode = Mode.COUNT
                 if previous:
                     await self._shows(lambda shown: shown.id != now.id, _LATE)
+            elif one.over:  # its log ended, so this is the log of a pod in its place
+                for piece in _give_up(one, f"{self._name} was made again"):
+                    yield piece
             else:
                 await self._status(one, _LATE / 3)
                 one.mode = Mode.RESTART
@@ -284,7 +300,9 @@ class ContainerLog:
         The kubelet is ahead of the API server: when asked for the log of the known instance, it
         may have sent the log of the next one.
         """
-        one.replaced, one.mode, one.ended_by = True, Mode.COUNT, None
+        one.replaced, one.mode = True, Mode.COUNT
+        if not one.over:
+            one.ended_by = None
         if not one.progress.first:
             return
         for id_, previous in ((now.id, False), (now.before, True)):
@@ -296,7 +314,8 @@ class ContainerLog:
             if first == one.progress.first:
                 self._begun_early[id_] = one.progress
                 one.progress = one.progress.before or ResumePosition()
-                one.complete = False
+                one.complete = one.over = False
+                one.ended_by = one.unfinished = None
                 return
 
     async def _moved_on(self, one: _Instance, previous: bool) -> bool:

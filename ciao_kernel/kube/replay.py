@@ -120,6 +120,11 @@ class Replay:
         return []
 
     @property
+    def unfinished(self) -> bytes:
+        """Return what has come of the last line without an end, and was not delivered."""
+        return self._rest[STAMP + self._bytes_to_skip :]
+
+    @property
     def holding(self) -> bool:
         """Return whether lines are held back because they may be old; see :meth:`release`."""
         return bool(self._held)

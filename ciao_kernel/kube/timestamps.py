@@ -19,6 +19,7 @@ _DISORDER = 20_000_000
 # Nanoseconds of normal disorder: lines of stdout and stderr get their stamps independently.
 _FORM = "%Y-%m-%dT%H:%M:%S"
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})(Z|[+-]\d\d:\d\d) ")
+_LINE = re.compile(rb"^(%b)([^\n]*\n?)" % _STAMP.pattern.replace(b"(", b"(?:"), re.MULTILINE)
 
 
 def stamped(line: bytes) -> bool:
@@ -34,6 +35,17 @@ def normal(line: bytes) -> bytes:
         return line
     moment = datetime.fromisoformat((found[1] + found[3]).decode()).astimezone(UTC)
     return moment.strftime(_FORM).encode() + b"." + found[2] + b"Z " + line[found.end() :]
+
+
+def lines(answer: bytes, *, stamps: bool) -> bytes:
+    """Return the lines of an answer, without the kubelet's own words, which have no stamp.
+
+    Args:
+        answer: Lines with stamps.
+        stamps: Whether the lines keep their stamps.
+    """
+    found: list[tuple[bytes, bytes]] = _LINE.findall(answer)
+    return b"".join(stamp + text if stamps else text for stamp, text in found)
 
 
 def full(text: str) -> bytes:

@@ -21,6 +21,7 @@ from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 from ciao_kernel.kube.refused_credentials import RefusedCredentials
+from ciao_kernel.kube.server import Server
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class WatchedList:
         self._changed = changed
         self._trim = trim
         self._version = ""
+        self._server: Server | None = None
+        """The server that the list is of."""
         self._touched: dict[str, Object] = {}
         self._refusals = RefusedCredentials()
 
@@ -92,8 +95,11 @@ class WatchedList:
         while True:
             began, shown = time.monotonic(), self._client.access
             try:
-                if not self._version:
+                if not self._version or self._server != shown.server:
+                    # Another server may be another cluster, and does not know the versions of this
+                    # one: it would wait for them without a word.
                     await self._list()
+                    self._server = shown.server
                 came = await self._watch()
                 denied = 0.0
                 if came:
@@ -118,7 +124,7 @@ class WatchedList:
                         raise
                 self._away(error)
             except (aiohttp.ClientError, TimeoutError, OSError, ClusterFault) as error:
-                if connection_faults.is_certificate_rejected(error, shown):
+                if connection_faults.is_certificate_rejected(error, shown) or shown.changed():
                     await self._renew(error, shown)
                 self._away(error)
             except ValueError as error:  # a watch from this version would return the same error

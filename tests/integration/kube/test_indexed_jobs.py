@@ -270,14 +270,36 @@ def test_the_record_of_a_job_that_is_gone_is_removed(
     assert here.do(work) == (1, 0)
 
 
-def test_a_cluster_without_any_jobs_has_none(cluster: Callable[..., Here]) -> None:
-    here = cluster(endless)
-    here.server.forbidden = frozenset({"jobs"})
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_cluster_without_any_jobs_has_none(
+    cluster: Callable[..., Here], *, operator: bool
+) -> None:
+    here = cluster(endless, operator=operator)
 
     async def work(_: Session, backend: KubernetesBackend) -> list[Any]:
         return await backend.jobs()
 
     assert here.do(work) == []
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_forbidden_jobs_are_no_error(
+    cluster: Callable[..., Here], tmp_path: Path, *, operator: bool
+) -> None:
+    """Without the operator there may be no job at all, and so no right to list any."""
+    here = cluster(endless, operator=operator)
+
+    async def work(session: Session, backend: KubernetesBackend) -> list[list[str]]:
+        for api in ("job", "v1")[: 1 + operator]:
+            cell = f"%api={api}\n%detach\n{HEADER.replace('mine', api)}pass"
+            assert await run(session, cell, Recorder(), tmp_path) is None
+        found = []
+        for forbidden in ((), ("jobs",)):
+            here.server.forbidden = frozenset(forbidden)
+            found.append(sorted(job.name for job, _ in await backend.jobs()))
+        return found
+
+    assert here.do(work) == ([["job", "v1"], ["v1"]] if operator else [["job"], []])
 
 
 @pytest.mark.parametrize("mode", ["true", "server"])

@@ -24,8 +24,8 @@ from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Event, Job, Notice, Replica
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import SentFiles
 from ciao_kernel.session import fetching
 from tests.integration.kube import test_output_log as by_log

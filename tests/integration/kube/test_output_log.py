@@ -34,7 +34,7 @@ from ciao_kernel.model import (
     State,
     Status,
 )
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.session import returned_values
 from tests.helpers.output_fetch import notices_at_end
 from tests.helpers.pod_log import stamp

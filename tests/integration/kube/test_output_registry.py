@@ -28,7 +28,7 @@ from ciao_kernel.delivery.output import registry_program, registry_push
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError, RegistryFault, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaStatus, State, Status
-from ciao_kernel.model.spec import BuildSpec
+from ciao_kernel.model.build_spec import BuildSpec
 from ciao_kernel.session import returned_values
 from tests.helpers.certificates import make_certificate
 from tests.helpers.output_fetch import notices_at_end

@@ -608,7 +608,7 @@ def test_checks_survive_any_answer(found: list[Any]) -> None:
         lambda c: checks.check(Target(c, "team"), made),
         lambda c: checks.namespace_facts(Target(c, "team")),
         lambda c: quotas.check(Target(c, "team"), Objects((), job, "/x/tfjobs")),
-        lambda c: checks.dry_run(Target(c, "team"), [("/x", ITEM)], [ITEM]),
+        lambda c: checks.dry_run(Target(c, "team"), [("/x", ITEM)], [ITEM], job),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.backends.kubernetes.lifecycle import creation, resubmission
+from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobStopped
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
@@ -121,6 +124,30 @@ def test_the_last_try_fails_with_its_loss(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(error, JobFailed)
     assert "the pod of worker-1 was evicted" in error.message
     assert display.status.tries == 2
+
+
+def test_values_of_an_earlier_try_are_not_those_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(2), Recorder()
+    message = MARK + json.dumps({"names": ["metrics"], "values": {}})
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        text = JOB.replace("%retries", "%output=metrics\n%retries")
+        cell = asyncio.ensure_future(run(session, text, display, tmp_path))
+        await display.until("life 1 begins", replica="worker-0")
+        ((job, _),) = await session.jobs()
+        place = results.folder(job.files, job.replicas[0])
+        assert values_message.unpack(message, place)  # as the follower does at its end
+        assert results.Results(place).arrived
+        await evict(program, display)
+        error = await cell
+        assert not results.Results(place).arrived
+        return error
+
+    error, _ = on_cluster(tmp_path, monkeypatch, program, work)
+    assert error is None
+    assert "no values came back for %output" in display.notices
 
 
 def test_a_program_that_fails_is_not_started_again(

@@ -13,7 +13,7 @@ from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import template_holder
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifests import job_objects
-from ciao_kernel.backends.kubernetes.submission import submit
+from ciao_kernel.backends.kubernetes.submission import prepare, submit
 from ciao_kernel.builders.configmap import ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
@@ -75,7 +75,7 @@ def test_a_replica_requests_processors_unless_the_namespace_decides(
     async def main() -> job_objects.Objects:
         settings = Settings()
         async with client(handler) as api:
-            _, made = await submit.prepare(
+            _, made = await prepare.prepare(
                 plan_of(""), ConfigMapBuilder(settings), Target(api, "team"), settings, print, "a"
             )
             return made

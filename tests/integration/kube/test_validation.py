@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.manifests import manifest
+from ciao_kernel.backends.kubernetes.manifests import pod_security
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.submission import validation
 from ciao_kernel.errors import NoRoom
+from ciao_kernel.model import Event, Notice
 from tests.integration.kube.test_responses import client
 
 PODS = "/api/v1/namespaces/team/pods"
@@ -53,6 +54,7 @@ class Server:
         self.asked: list[str] = []
         self.quotas: list[Any] = []
         self.restricted = False
+        self.policy = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json() if request.method == "POST" else {}
@@ -64,6 +66,9 @@ class Server:
         if request.path == QUOTAS:
             return web.json_response({"items": self.quotas})
         assert request.query["dryRun"] == "All"
+        if self.policy and request.path == PODS:
+            status = {"kind": "Status", "code": 400, "message": self.policy}
+            return web.json_response(status, status=400)
         if self.restricted and "securityContext" not in body.get("spec", {"securityContext": 1}):
             words = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": root'
             status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": words}
@@ -140,7 +145,7 @@ def test_what_had_to_be_secured_is_secured_again_without_a_question() -> None:
             second = await validation.try_out(target, made("a", "print(2)"))
             assert server.asked == []
             assert first.secured
-            assert second == manifest.secured(made("a", "print(2)"))
+            assert second == pod_security.secured(made("a", "print(2)"))
 
     asyncio.run(main())
 
@@ -202,5 +207,18 @@ def test_kinds_that_the_cluster_does_not_serve_are_not_asked_for_a_name() -> Non
             asked.clear()
             assert not await validation.taken(target, jobs, "b", asks_own=False)
             assert sorted(asked) == ["configmaps/b-next-try", "pods", "pytorchjobs/b"]
+
+    asyncio.run(main())
+
+
+def test_a_policy_against_the_pods_of_a_trial_is_a_notice() -> None:
+    async def main() -> None:
+        server, said = Server(), list[Event]()
+        server.policy = 'admission webhook "a" denied the request: no'
+        async with client(server.answer) as api:
+            await validation.try_out(Target(api, "team"), made("a"), emit=said.append)
+        (notice,) = said
+        assert isinstance(notice, Notice)
+        assert server.policy in notice.text
 
     asyncio.run(main())

@@ -428,7 +428,19 @@ def test_a_plugin_that_says_nothing_is_not_waited_for_for_ever(
     monkeypatch.setattr("ciao_kernel.kube.exec_plugin._TIMEOUT", 0.2)
     plugin(tmp_path / "p", "import time; time.sleep(60)")
     put(content(exec_user("./p")))
-    assert "it gave no answer" in fault()
+    assert "it gave no answer for 0 seconds." in fault()
+
+
+def test_a_question_that_nobody_answered_is_shown(
+    put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ciao_kernel.kube.exec_plugin._TIMEOUT", 5.0)
+    asks = f"To sign in, open https://login.example.com and enter the code AB12. {LONG}"
+    plugin(tmp_path / "p", f"import sys, time; print({asks!r}, file=sys.stderr); time.sleep(60)")
+    put(content(exec_user("./p")))
+    found = fault()
+    assert "seconds: To sign in, open https://login.example.com and enter the code AB12." in found
+    assert LONG not in found
 
 
 # ------------------------------------------------------------------------------- in a pod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ import aiohttp
 import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import first_lines, log_request, logs, retry_limits
+from ciao_kernel.kube import first_lines, log_request, logs, replay, retry_limits
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
@@ -154,7 +155,64 @@ def test_an_end_is_believed_when_the_status_says_so() -> None:
         lambda: lines("a3", "a4", "a5")[:-1],
     ]
     assert here.read() == ("a1 a2 a3 a4 a5", [])
-    assert here.asked == ["follow", "follow", "follow", "all"]
+    assert here.asked == ["follow", "follow", "follow", "all", "all"]
+
+
+def test_an_answer_that_is_cut_in_order_is_not_the_whole_log() -> None:
+    """A kubelet that ends breaks its answer off, and the API server ends its own in order."""
+    whole = lines(*(f"a{number}" for number in range(1, 9)))
+    here = Cluster(
+        lambda: whole[:100],
+        lambda: whole[:237],
+        lambda: lines("a5", "a6", "a7", "a8"),
+        lambda: lines("a7", "a8"),
+    )
+    here.shows("0a terminated", phase="Succeeded")
+    assert here.read() == ("a1 a2 a3 a4 a5 a6 a7 a8", [])
+    assert here.asked == ["all"] * 4
+
+
+def test_the_end_of_a_log_without_lines_is_asked_for_once_more() -> None:
+    here = Cluster(lambda: b"", lambda: lines("a1"))
+    here.shows("0a terminated", phase="Succeeded")
+    assert here.read() == ("a1", [])
+
+
+def test_a_followed_log_is_confirmed_by_one_request() -> None:
+    here = Cluster()
+    here.shows("0a running")
+    here.answers = [
+        here.then("0a terminated", lines("a1", "a2")[:-1], phase="Succeeded"),
+        lambda: lines("a1", "a2")[:-1],
+    ]
+    assert here.read() == ("a1 a2", [])
+    assert here.asked == ["follow", "all"]
+
+
+def test_a_long_line_without_an_end_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is delivered in pieces, and answers come in others."""
+    monkeypatch.setattr(replay, "LONGEST", 5_000)
+    text = b"0123456789" * 2_340
+    line = lines("a1")[:-3] + text
+
+    def cut(size: int) -> list[bytes]:
+        return [line[at : at + size] for at in range(0, len(line), size)]
+
+    here = Cluster(*(functools.partial(cut, size) for size in (1_000, 7_000, 900, 3_000)))
+    here.shows("0a terminated", phase="Succeeded")
+    found, gaps = here.read()
+    assert (found.replace(" ", ""), gaps) == (text.decode(), [])
+    assert here.asked == ["all"] * 2
+
+
+@pytest.mark.parametrize("last", [(400, b"{}"), (404, b"{}"), (200, b"unable to retrieve it")])
+def test_an_ended_log_that_is_removed_before_it_is_confirmed_was_read_whole(
+    last: tuple[int, bytes],
+) -> None:
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    here.answers = [lambda: lines("a1", "a2")[:-1], lambda: last, here.then("", last)]
+    assert here.read() == ("a1 a2", [])
 
 
 def test_a_401_of_the_node_alone_ends_with_a_gap_and_renews_once() -> None:
@@ -182,9 +240,10 @@ def test_the_end_of_an_ended_containers_log_is_not_waited_for() -> None:
     here.answers = [
         here.then("0a terminated", [lines("a1"), HANGS], phase="Succeeded"),
         lambda: lines("a1", "a2", "a3"),
+        lambda: lines("a2", "a3"),
     ]
     assert here.read() == ("a1 a2 a3", [])
-    assert here.asked == ["follow", "all"]
+    assert here.asked == ["follow", "all", "all"]
 
 
 def test_a_log_that_still_comes_is_not_cut() -> None:
@@ -278,21 +337,21 @@ def test_the_rest_of_an_instance_is_asked_for_after_the_next_one_began() -> None
     here.answers = [
         here.then("1b running after a", [lines("a1"), CUT]),
         lambda: lines("b1"),
-        lambda: lines("a1", "a2"),
+        *[lambda: lines("a1", "a2")] * 2,
         here.then("1b terminated after a", lines("b1"), phase="Failed"),
         lambda: lines("b1"),
     ]
     assert here.read() == ("a1 a2 b1", [])
-    assert here.asked == ["follow", "limitBytes", "previous", "follow", "all"]
+    assert here.asked == ["follow", "limitBytes", "previous", "previous", "follow", "all"]
 
 
 def test_a_container_that_started_before_is_read_from_what_is_kept() -> None:
-    here = Cluster(lambda: lines("b1"), lambda: lines("c1"))
+    here = Cluster(*[lambda: lines("b1")] * 2, lambda: lines("c1"))
     here.shows("2c terminated after b", phase="Failed")
     text, (gap,) = here.read()
     assert text == "b1 c1"
     assert "1 start of p is not kept" in gap
-    assert here.asked == ["previous", "all"]
+    assert here.asked == ["previous", "previous", "all", "all"]
 
 
 def test_more_starts_than_are_kept_are_said() -> None:
@@ -301,8 +360,7 @@ def test_more_starts_than_are_kept_are_said() -> None:
     here.answers = [
         here.then("3d terminated after c", [lines("a1"), CUT], phase="Failed"),
         lambda: lines("d1"),
-        lambda: lines("c1"),
-        lambda: lines("c1"),
+        *[lambda: lines("c1")] * 3,
         lambda: lines("d1"),
         lambda: lines("d1"),
     ]
@@ -318,12 +376,12 @@ def test_the_next_instances_log_came_before_its_status() -> None:
     here.answers = [
         here.then("1b running after a", lines("b1", "b2")),  # and a had said nothing so far
         lambda: lines("b1"),  # the first line, asked for when the status is there
-        lambda: lines("a1", "a2"),
+        *[lambda: lines("a1", "a2")] * 2,
         here.then("1b terminated after a", lines("b1", "b2", "b3"), phase="Failed"),
         lambda: lines("b2", "b3"),
     ]
     assert here.read() == ("b1 b2 a1 a2 b3", [])
-    assert here.asked == ["follow", "limitBytes", "previous", "follow", "all"]
+    assert here.asked == ["follow", "limitBytes", "previous", "previous", "follow", "all"]
 
 
 def test_the_next_instances_log_came_long_before_its_status() -> None:
@@ -337,6 +395,7 @@ def test_the_next_instances_log_came_long_before_its_status() -> None:
         lambda: lines("b1"),
         here.then("1b running after a", lines("a1", "a2", "a3")),
         lambda: lines("b1"),
+        lambda: lines("a2", "a3"),
         here.then("1b terminated after a", lines("b1", "b2", "b3"), phase="Failed"),
         lambda: lines("b1", "b2", "b3"),
     ]
@@ -362,6 +421,13 @@ def test_a_newer_instance_that_no_status_shows_is_a_gap(end: str) -> None:
     assert here.read() == ("a1 a2", [f"Lines of a later start of p may be lost: {end}."])
 
 
+def test_the_log_of_a_pod_in_place_of_an_ended_one_is_not_read_as_its_own() -> None:
+    """The pod's watch is behind, and the log that would confirm the end is that of the new pod."""
+    here = Cluster(lambda: lines("a1", "a2")[:-1], lambda: lines("b1"))
+    here.shows("0a terminated", phase="Failed")
+    assert here.read() == ("a1 a2", [])
+
+
 @pytest.mark.parametrize("state", ["running", "terminated"])
 def test_the_status_of_an_instance_never_came(state: str) -> None:
     """Two restarts at once: the status goes from the first instance to the third."""
@@ -376,7 +442,7 @@ def test_the_status_of_an_instance_never_came(state: str) -> None:
         here.then("2c running after b", lines("a1", "a2", "a3")),
         lambda: lines("c1"),
         lambda: lines("b1"),
-        lambda: lines("b1", "b2"),
+        *[lambda: lines("b1", "b2")] * 2,
         here.then("2c terminated after b", lines("c1"), phase="Failed"),
         lambda: lines("c1"),
     ]
@@ -519,7 +585,7 @@ def test_the_first_line_of_a_new_instance_is_not_waited_for_for_ever(answer: Any
     here = Cluster()
     here.shows("0a running")
     first = here.then("1b running after a", [lines("a1"), CUT])
-    rest = iter([lines("a1", "a2"), lines("b1")])
+    rest = iter([*[lines("a1", "a2")] * 2, *[lines("b1")] * 2])
 
     def then() -> Any:
         if here.asked[-1] == "limitBytes":
