@@ -79,6 +79,8 @@ def gather(
     wanted: Iterable[tuple[str, str]],
     ignored: Ignored,
     say: Callable[[str], None] = lambda _: None,
+    spare: Callable[[str], bool] = lambda _: False,
+    leave: Callable[[str], None] = lambda _: None,
 ) -> tuple[File, ...]:
     """Find the files that a build takes from the user's folder, empty folders included.
 
@@ -88,6 +90,8 @@ def gather(
         wanted: Patterns, each with the place that names it, for messages.
         ignored: Paths that are excluded.
         say: Receives a notice about links that are not followed.
+        spare: Returns whether a pattern takes a path only if it matches no others.
+        leave: Receives each spare path that a pattern does not take.
 
     Raises:
         SourceError: A pattern matches nothing, or a file that no image should contain.
@@ -96,30 +100,20 @@ def gather(
     links: list[str] = []
     boundary = Boundary.around(folder)
     for pattern, place in wanted:
-        relative = PurePosixPath(pattern.lstrip("/") or ".")
-        if ".." in relative.parts:
-            raise SourceError(
-                f"{place}: {pattern} is outside the notebook's folder, {folder}.", "Copy it there."
-            )
-        matches = [folder / relative]
-        if not os.path.lexists(matches[0]):
-            matches = _matches(folder, relative) if set("*?[") & set(pattern) else []
-        if not matches:
-            raise SourceError(
-                f"{place}: there is no {pattern} in {folder}.",
-                "Paths are relative to that folder.",
-            )
-        for match in matches:
-            if match.is_dir() and boundary.is_outside(real := Path(os.path.realpath(match))):
-                raise _outside(place, match.relative_to(folder).as_posix(), real, boundary)
-            for path in _files(match, folder, place):
-                name = path.relative_to(folder).as_posix()
-                if ignored(name):
-                    continue
-                if path.is_symlink() and path != match and path.is_dir():
-                    links.append(name)
-                elif name != ".":
-                    found[name] = _file(name, path, place, boundary, ignored.anyway(name))
+        taken: dict[str, Path] = {}
+        for name, path, is_named in _inside(folder, pattern, place, boundary):
+            if ignored(name):
+                continue
+            if path.is_symlink() and not is_named and path.is_dir():
+                links.append(name)
+            elif name != ".":
+                taken[name] = path
+        alone = all(map(spare, taken))
+        for name, path in taken.items():
+            if alone or not spare(name):
+                found[name] = _file(name, path, place, boundary, ignored.anyway(name))
+            else:
+                leave(name)
     if links:
         say(f"links to folders are not followed: {listed(links)}")
     total = sum(map(size_of, found.values()))
@@ -130,6 +124,29 @@ def gather(
             "Exclude files by a file .dockerignore.",
         )
     return tuple(found[name] for name in sorted(found))
+
+
+def _inside(
+    folder: Path, pattern: str, place: str, boundary: Boundary
+) -> Iterator[tuple[str, Path, bool]]:
+    """Yield name and path of all that a pattern matches, and True if it names just this path."""
+    relative = PurePosixPath(pattern.lstrip("/") or ".")
+    if ".." in relative.parts:
+        raise SourceError(
+            f"{place}: {pattern} is outside the notebook's folder, {folder}.", "Copy it there."
+        )
+    matches = [folder / relative]
+    if not os.path.lexists(matches[0]):
+        matches = _matches(folder, relative) if set("*?[") & set(pattern) else []
+    if not matches:
+        raise SourceError(
+            f"{place}: there is no {pattern} in {folder}.", "Paths are relative to that folder."
+        )
+    for match in matches:
+        if match.is_dir() and boundary.is_outside(real := Path(os.path.realpath(match))):
+            raise _outside(place, match.relative_to(folder).as_posix(), real, boundary)
+        for path in _files(match, folder, place):
+            yield path.relative_to(folder).as_posix(), path, path == match
 
 
 def _matches(folder: Path, pattern: PurePosixPath) -> list[Path]:

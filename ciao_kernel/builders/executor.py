@@ -242,8 +242,9 @@ def pod(
     if cluster.tolerations:  # nodes of a rarer architecture usually have a taint
         spec["tolerations"] = [toleration(text) for text in cluster.tolerations]
     # With a sidecar the pod never ends.
-    annotations = {"sidecar.istio.io/inject": "false"}
-    metadata: Manifest = {"name": name, "labels": dict(annotations), "annotations": annotations}
+    istio = {"sidecar.istio.io/inject": "false"}
+    annotations = {**istio, "linkerd.io/inject": "disabled"}
+    metadata: Manifest = {"name": name, "labels": istio, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

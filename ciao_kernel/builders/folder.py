@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from ciao_kernel import private_files
+from ciao_kernel import exhaustion, private_files
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import site_bytecode
 from ciao_kernel.delivery.input.held_file import open_checked
@@ -110,7 +110,7 @@ def _unwritable(error: OSError, folder: Path) -> EnvironmentFault:
             f"the disk is full: no space is left in {folder}.",
             "Free some space; `%ciao delete --finished` removes old jobs.",
         )
-    return EnvironmentFault(
+    return exhaustion.fault_of(error) or EnvironmentFault(
         f"the job's files cannot be copied: {error.strerror} ({error.filename}).",
         "Fix the file's permissions, or leave it out of %files.",
     )

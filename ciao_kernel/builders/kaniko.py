@@ -6,17 +6,25 @@ user. The cell is then appended through the registry's API, as with ``%builder=a
 
 from __future__ import annotations
 
-from ciao_kernel.builders import context, dockerfile, dockerfile_rewrite, environment
+from functools import partial
+
+from ciao_kernel.builders import (
+    context,
+    dockerfile,
+    dockerfile_context,
+    dockerfile_rewrite,
+    environment,
+)
 from ciao_kernel.builders.environment import REQUIREMENTS_FOLDER
 from ciao_kernel.builders.executor import Executor, Recipe, files
-from ciao_kernel.builders.images import WORKDIR, ImageBuild, SharedBuildState
+from ciao_kernel.builders.images import WORKDIR, ImageBuild, SharedBuildState, automatic
 from ciao_kernel.config import Settings
-from ciao_kernel.delivery.input import ignore_files
-from ciao_kernel.delivery.packages import package_line, requirements
+from ciao_kernel.delivery.packages import package_line, pip_settings, requirements
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact, Notice
 from ciao_kernel.oci import reference
+from ciao_kernel.oci.image import Image
 from ciao_kernel.plugins import Build, Emit
 from ciao_kernel.redaction import line_with_password
 
@@ -65,6 +73,13 @@ class KanikoBuilder:
         ask, spec = work.ask, work.ask.spec.build
         base = reference.parse(spec.base or ask.image)
         image = await work.inspect(base)
+        settings = self._shared_state.settings
+        names = unshared_sources(ask, settings, wanted, image)
+        if names and wanted.packages and automatic(ask, settings):
+            work.say(
+                f"pip in the pod does not have the {' and '.join(names)} of pip on this machine: "
+                "name an index for pods by %pipIndex, or write %builder=kaniko."
+            )
         texts = asked(wanted)
         if spec.conda_env:
             text = context.read(ask.work, spec.conda_env, "%condaEnv")
@@ -109,9 +124,8 @@ class KanikoBuilder:
             image = await work.inspect(base)
             digests[line], users[line] = str(base.at(image.digest)), image.user
         text = dockerfile_rewrite.pinned(text, digests)
-        wishes = [(word, f"{name}, line {line}") for line, word in dockerfile.sources(text, name)]
-        ignored = ignore_files.docker(context.read_optional(ask.work, ".dockerignore"))
-        taken = await work.thread(lambda: context.gather(ask.work, wishes, ignored, work.say))
+        gather = partial(dockerfile_context.gather, ask.work, name, text, work.say)
+        taken = await work.thread(gather)
         user, line = dockerfile.user(text)
         lines = environment.install(wanted, ask.python)
         lines = environment.as_root(lines, user or users.get(line, ""))
@@ -119,6 +133,24 @@ class KanikoBuilder:
         ours = files(asked(wanted))
         whole = (*(context.force_include(taken, REQUIREMENTS_FOLDER) if ours else taken), *ours)
         return Recipe(text, whole, name, f"{name} {wanted.label}".strip())
+
+
+def unshared_sources(
+    ask: Build, settings: Settings, wanted: Requirements, image: Image
+) -> tuple[str, ...]:
+    """Return the settings by which pip takes packages here from where a pod does not.
+
+    There are none if the user has named the sources for pods.
+
+    Args:
+        ask: Build request of the cell.
+        settings: The Secret with a ``pip.conf`` for pods.
+        wanted: The packages.
+        image: The base of the build: pip in the pod reads its variables.
+    """
+    if ask.spec.build.pip_secret or settings.pip_secret or wanted.names_index:
+        return ()
+    return pip_settings.own_sources(image.env)
 
 
 def asked(wanted: Requirements) -> dict[str, str]:

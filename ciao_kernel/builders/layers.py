@@ -6,7 +6,7 @@ import errno
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Self, cast
 
 from ciao_kernel.errors import EnvironmentFault, SourceError
@@ -26,6 +26,9 @@ def packed(
     source: Source, folder: Path, on_progress: Callable[[int, int], None]
 ) -> tuple[Layer, ...]:
     """Pack the layers of a cell: ``%files`` come first, as they rarely change between edits.
+
+    Every user may write to ``%files`` and to the folders of the cell, as with a ConfigMap: the
+    program need not be root. The program, its modules and ciao's own files are only read.
 
     Args:
         source: The cell.
@@ -49,12 +52,26 @@ def packed(
         def note(done: int, start: int = start) -> None:
             on_progress(min(start + done, total), total)  # names and gaps in an archive count too
 
-        layers.append(_layer(files, folder / f"{name}.tar.gz", note))
+        place = folder / f"{name}.tar.gz"
+        layers.append(_layer(files, place, _folders(files, source.own), name == "files", note))
         before += sum(file.size for file in files)
     return tuple(layers)
 
 
-def _layer(files: Sequence[SourceFile], place: Path, on_progress: Callable[[int], None]) -> Layer:
+def _folders(files: Sequence[SourceFile], own: Sequence[SourceFile]) -> list[str]:
+    """Return the folders of files in the image, without those that hold only ciao's own files."""
+    theirs = {file.path for file in files} - {file.path for file in own}
+    above = {up for path in theirs for up in PurePosixPath(WORKDIR, path).parents}
+    return [WORKDIR, *(str(up) for up in above if PurePosixPath(WORKDIR) in up.parents)]
+
+
+def _layer(
+    files: Sequence[SourceFile],
+    place: Path,
+    folders: Sequence[str],
+    writable: bool,
+    on_progress: Callable[[int], None],
+) -> Layer:
     large = sum(file.size for file in files) > _IN_MEMORY
     try:
         taken = []
@@ -62,8 +79,8 @@ def _layer(files: Sequence[SourceFile], place: Path, on_progress: Callable[[int]
             content = file.origin if file.data is None else file.data
             assert content is not None
             runs = file.origin is not None and bool(file.origin.stat().st_mode & 0o100)
-            taken.append(File(f"{WORKDIR}/{file.path}", content, runs))
-        return pack(taken, place if large else None, [WORKDIR], on_progress)
+            taken.append(File(f"{WORKDIR}/{file.path}", content, runs, writable))
+        return pack(taken, place if large else None, folders, on_progress)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(

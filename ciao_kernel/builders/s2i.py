@@ -9,6 +9,7 @@ https://github.com/openshift/source-to-image/blob/master/docs/builder_image.md
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 import re
@@ -22,6 +23,8 @@ from ciao_kernel.builders.kaniko import asked, check, dry_run_artifact
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.delivery.packages import requirements
+from ciao_kernel.delivery.packages.package_line import shown
+from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.model import Artifact
 from ciao_kernel.oci import reference
@@ -35,6 +38,8 @@ _OWN = (".s2i/bin/assemble", ".s2i/bin/run", ".s2i/bin/save-artifacts")
 _USER = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ENVIRONMENT = ".s2i/environment"
+_REQUIREMENTS = "requirements.txt"
+"""File of the packages that scripts install."""
 
 
 class S2IBuilder:
@@ -56,7 +61,8 @@ class S2IBuilder:
         """Let the scripts build the environment unless it exists, and append the cell.
 
         Raises:
-            SpecError: No builder image or no registry is named.
+            SpecError: No builder image or no registry is named, or the packages would replace the
+                ``requirements.txt`` of ``%files``.
             SourceError: A file cannot be read, or a script failed.
             RegistryFault: A request to a registry fails.
             ClusterFault: The cluster refuses or ends the pod of the build.
@@ -80,10 +86,10 @@ class S2IBuilder:
         known = scripts(image, str(named))
         texts = {name.rpartition("/")[2]: text for name, text in asked(wanted).items()}
         if "constraints.txt" in texts:  # scripts support one file only
-            texts["requirements.txt"] += "-c constraints.txt\n"
+            texts[_REQUIREMENTS] += "-c constraints.txt\n"
         if wanted.index and wanted.packages:
-            texts["requirements.txt"] = f"--index-url {wanted.index}\n{texts['requirements.txt']}"
-        files = await work.thread(lambda: _source(work, texts))
+            texts[_REQUIREMENTS] = f"--index-url {wanted.index}\n{texts[_REQUIREMENTS]}"
+        files = await work.thread(lambda: _source(work, texts, wanted))
         own = frozenset(one.path for one in files)
         variables = environment(
             context.read_optional(ask.work, _ENVIRONMENT) if _ENVIRONMENT in own else ""
@@ -218,7 +224,7 @@ def environment(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def _source(work: ImageBuild, texts: Mapping[str, str]) -> tuple[File, ...]:
+def _source(work: ImageBuild, texts: Mapping[str, str], wanted: Requirements) -> tuple[File, ...]:
     """Return the source for the scripts: requirements, ``%files`` and ``.s2i``."""
     folder, found = work.ask.work, dict[str, File]()
     ignored = ignore_files.s2i(context.read_optional(folder, ".s2iignore"))
@@ -230,11 +236,41 @@ def _source(work: ImageBuild, texts: Mapping[str, str]) -> tuple[File, ...]:
         if content is not None and not ignored(one.path):
             runs = one.origin is not None and bool(one.origin.stat().st_mode & 0o100)
             found[one.path] = File(one.path, content, runs)
+    if _REQUIREMENTS in texts and _REQUIREMENTS in found:
+        _check_replaced(work.ask, wanted)
     found |= {path: File(path, text.encode()) for path, text in texts.items()}
     if not found:
         # A folder must exist to be copied.
         found[".s2ikeep"] = File(".s2ikeep", b"")
     return tuple(found[path] for path in sorted(found))
+
+
+def _check_replaced(ask: Build, wanted: Requirements) -> None:
+    """Check that the packages of the cell include those of the user's ``requirements.txt``.
+
+    Raises:
+        SpecError: They do not, and would replace the file.
+    """
+    spec = ask.spec.build
+    alone = replace(spec, packages=(), requirements=_REQUIREMENTS)
+    hint = "Exclude the file by a line in .s2iignore."
+    theirs = None
+    with contextlib.suppress(SourceError):  # such as -e, which scripts may support
+        theirs = requirements.read(alone, ask.work)
+    if theirs:
+        if {*theirs.lines, *theirs.constraints} <= {*wanted.lines, *wanted.constraints}:
+            return
+        if named := spec.requirements:
+            path = posixpath.relpath(f"/{_REQUIREMENTS}", posixpath.dirname(f"/{named}"))
+            both = f"add a line `-r {path}` to {shown(named)}"
+        else:
+            both = f"write %requirements={_REQUIREMENTS}"
+        hint = f"To install both, {both}. {hint}"
+    raise SpecError(
+        f"the scripts read one {_REQUIREMENTS}, and both %files and the cell's packages have one.",
+        hint,
+        directive="packages" if spec.packages else "requirements",
+    )
 
 
 def upload(files: Sequence[File]) -> tuple[File, ...]:

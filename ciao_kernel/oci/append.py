@@ -24,6 +24,7 @@ from ciao_kernel.oci.blob_stream import BlobStream
 from ciao_kernel.oci.derived_image import Change as Change
 from ciao_kernel.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform, empty
+from ciao_kernel.oci.interpreter import Installed
 from ciao_kernel.oci.layer import Layer
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.oci.registry import Registry
@@ -116,7 +117,7 @@ class Appender:
         emit: Callable[[str], None],
         python: str = "python3",
         on_progress: Callable[[], None] = lambda: None,
-    ) -> contents.Installed:
+    ) -> Installed:
         """Read the Python version and the packages of an image, see :func:`contents.installed`.
 
         Raises:

@@ -171,6 +171,7 @@ class Authorizer:
             wait *= 2
         if answer.status_code != 200:
             raise self._no_token(answer)
+        self.refused = False
         found: Any = parsed(raw)
         body = found if isinstance(found, dict) else {}
         token = str(body.get("token") or body.get("access_token") or "")

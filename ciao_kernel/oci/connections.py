@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables that name additional authorities; Python itself reads SSL_CERT_FILE."""
+_BUNDLE_HINT = "The variable names a file of certificates (PEM), or a folder of them."
+_AUTHORITY_HINT = "`%ciao config registryAuthority=FILE` names a file of certificates (PEM)."
 _PIECE = 64 << 10
 
 
@@ -31,7 +36,7 @@ def session(plain: bool, authority: Path | None) -> requests.Session:
         authority: File of an authority to trust, in addition to the system's and certifi's.
 
     Raises:
-        RegistryFault: The authority's file cannot be used.
+        RegistryFault: The authority's file, or one of the environment, cannot be used.
     """
     import requests
 
@@ -98,20 +103,42 @@ def _trust(authority: Path | None) -> ssl.SSLContext:
     import certifi
 
     context = ssl.create_default_context()
-    bundles = (os.environ.get(name) for name in _BUNDLES)
-    for bundle in (certifi.where(), *bundles):
-        if bundle and Path(bundle).is_file():
-            context.load_verify_locations(bundle)
+    if (own := Path(certifi.where())).is_file():
+        context.load_verify_locations(own)
+    for name in _BUNDLES:
+        if bundle := os.environ.get(name):
+            with _explained(f"the file {bundle} of the variable {name}", _BUNDLE_HINT):
+                _load(context, Path(bundle))
     if authority:
-        try:
+        with _explained(f"the registry authority {authority}", _AUTHORITY_HINT):
             context.load_verify_locations(authority)
-        except (OSError, ValueError) as error:  # errors of ssl are OSErrors, too
-            why = "it has no certificate" if isinstance(error, ssl.SSLError) else _words(error)
-            raise RegistryFault(
-                f"the registry authority {authority} cannot be used: {why}.",
-                "`%ciao config registryAuthority=FILE` names a file of certificates (PEM).",
-            ) from None
     return context
+
+
+def _load(context: ssl.SSLContext, bundle: Path) -> None:
+    """Trust the authorities of a file or, as requests does, of a folder; it may be missing."""
+    try:
+        mode = bundle.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISDIR(mode):
+        context.load_verify_locations(capath=bundle)
+    elif stat.S_ISREG(mode):
+        context.load_verify_locations(cafile=bundle)
+
+
+@contextmanager
+def _explained(what: str, hint: str) -> Iterator[None]:
+    """Explain the errors of reading a file of certificates.
+
+    Raises:
+        RegistryFault: It cannot be used.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:  # errors of ssl are OSErrors, too
+        why = "it has no certificate" if isinstance(error, ssl.SSLError) else _words(error)
+        raise RegistryFault(f"{what} cannot be used: {why}.", hint) from None
 
 
 def _words(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Python version and packages of an image, read from the names of its files.
+"""Names of the files of an image that tell its Python and its packages.
 
 No pod is started. Each layer is read once and cached by digest, since it never changes.
 """
@@ -7,60 +7,48 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from ciao_kernel import disk_cache, private_files
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci.decompression import Decompressor
 from ciao_kernel.oci.image import Image
+from ciao_kernel.oci.interpreter import CONFIG, MUSL, Installed, choose
 from ciao_kernel.oci.repository import Repository
 
+if TYPE_CHECKING:
+    import tarfile
+
+CACHE = "names"
+"""Folder of the results in the cache. A change of the kept names needs another one."""
+FORMER_CACHES = ("layers",)
+"""Folders of results with other names, which nothing reads any more."""
 # Names that identify a package: a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
 _PACKAGE = re.compile(r"(?P<site>.+)/(?P<name>[^/]+)\.(?:dist|egg)-info(?:/|$)")
-_SITE = re.compile(
-    r"(?P<prefix>.*)/lib(?:32|64)?/python(?P<version>3(?:\.\d+)?)/(?:site|dist)-packages"
-)
-_PYTHON = re.compile(r"(?P<folder>.*/bin)/python3\.(?P<minor>\d+)$")
-_VERSION = re.compile(r"(?:.*/)?python3\.(\d+)$")
-_MUSL = re.compile(r"/(?:usr/)?lib/ld-musl-")
-_ENVIRONMENT = "/pyvenv.cfg"
+_INTERPRETER = re.compile(r".*/(?:[\w.]+-)?python(?:3(?:\.\d+)?)?")
+"""A command, a shim of pyenv, or a link of update-alternatives, in any folder."""
+_SELECTED = re.compile(r".*/\.?pyenv/version")
+"""pyenv's file with the versions that its shims start."""
 _SYSTEM = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _LARGEST = 64 << 20
 """Bytes of a file in the cache: the names in one layer."""
+_LONGEST = 4096
+"""Bytes that are read of a file whose content matters."""
 _MOST = 100_000
 """Names of one layer that matter; images have some hundreds."""
-_LINKS = 16
-"""Maximum length of a chain of links."""
 
 
 class Unreadable(RegistryFault):
     """A layer is damaged, or compressed in a way that only nodes can read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """Python of an image, and its packages.
-
-    Args:
-        python: Version of Python, such as ``3.13``; "" if none was found.
-        packages: Versions of packages, by normalised name.
-        musl: The C library is musl, which needs other wheels.
-    """
-
-    python: str
-    packages: Mapping[str, str] = field(default_factory=dict)
-    musl: bool = False
 
 
 def installed(
@@ -76,7 +64,7 @@ def installed(
     Args:
         repository: Repository of the image.
         image: The image.
-        cache: Folder for the results; its owner prunes the subfolder ``layers``.
+        cache: Folder for the results; its owner prunes the subfolder :data:`CACHE`.
         emit: Called with a message before a large layer is read.
         python: The interpreter, as the replicas start it: a command or a path.
         on_progress: Called for each received piece; an exception that it raises ends the work.
@@ -88,7 +76,7 @@ def installed(
     names: dict[str, str] = {}
     for layer in image.manifest["layers"]:
         digest = str(layer["digest"])
-        cached = cache / "layers" / f"{digest.removeprefix('sha256:')}.json"
+        cached = cache / CACHE / f"{digest.removeprefix('sha256:')}.json"
         disk_cache.used(cached)
         found = _read(cached)
         if found is None:
@@ -101,7 +89,7 @@ def installed(
             found = _names(repository, layer, on_progress)
             _keep(cached, found)
         names = _over(names, found)
-    return _of(names, image.env, python)
+    return choose(names, image.env, python, image.user)
 
 
 def _read(cached: Path) -> dict[str, str] | None:
@@ -148,11 +136,11 @@ def _names(
                 before = len(found)
                 if match := _PACKAGE.match(path):
                     found[f"{match['site']}/{match['name']}.info"] = ""
-                elif path.endswith(_ENVIRONMENT) and member.isfile():
-                    config = tar.extractfile(member)
-                    text = config.read(4096) if config else b""
-                    found[path] = "system" if _SYSTEM.search(text) else ""
-                elif "/bin/python" in path or _WHITEOUT in path or _MUSL.match(path):
+                elif path.endswith(CONFIG) and member.isfile():
+                    found[path] = "system" if _SYSTEM.search(_start(tar, member)) else ""
+                elif _SELECTED.fullmatch(path) and member.isfile():
+                    found[path] = _words(_start(tar, member))
+                elif _matters(path, member):
                     # The target of a hard link starts at the root.
                     root = "/" if member.islnk() else ""
                     target = member.linkname.removeprefix("./")
@@ -174,6 +162,25 @@ def _names(
             "The image, or its transfer, is damaged: push the image again.",
         )
     return found
+
+
+def _matters(path: str, member: tarfile.TarInfo) -> bool:
+    """Return whether a path may lead to an interpreter, or tells of others."""
+    if "/bin/python" in path or _WHITEOUT in path or MUSL.match(path):
+        return True
+    return bool(_INTERPRETER.fullmatch(path)) and not member.isdir()
+
+
+def _start(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the start of a file."""
+    content = tar.extractfile(member)
+    return content.read(_LONGEST) if content else b""
+
+
+def _words(text: bytes) -> str:
+    """Return the words of a file of pyenv, separated by colons."""
+    lines = text.decode(errors="replace").splitlines()
+    return ":".join(word for line in lines if line[:1] != "#" for word in line.split())
 
 
 def _hashed(pieces: Iterator[bytes], came: Any) -> Iterator[bytes]:
@@ -198,94 +205,3 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
                 if one != hidden and not one.startswith(hidden + "/")
             }
     return seen | {path: to for path, to in above.items() if _WHITEOUT not in path}
-
-
-def _of(names: dict[str, str], env: Mapping[str, str], python: str) -> Installed:
-    from packaging.utils import canonicalize_name  # imported late, as tarfile above
-
-    musl = any(map(_MUSL.match, names))
-    search = [] if "/" in python else env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
-    path = _found(names, python, search)
-    version = _version(names, path)
-    if not version and python in ("python", "python3"):
-        # The command may be a script that selects a version, as in pyenv. If there is only one
-        # version, it is that one.
-        all_of_them = {one for one in names if _PYTHON.match(one)}
-        versions = {_version(names, one) for one in all_of_them}
-        if len(versions) == 1:
-            path, version = min(all_of_them), versions.pop()
-    if not version:
-        return Installed("", musl=musl)
-    prefixes = _prefixes(names, path)
-    added = {folder.rstrip("/") for folder in env.get("PYTHONPATH", "").split(":")}
-    packages: dict[str, str] = {}
-    for one in names:
-        if not one.endswith(".info"):
-            continue
-        site, _, name = one.removesuffix(".info").rpartition("/")
-        # Debian's own packages are in python3/, all others in python3.13/.
-        match = _SITE.fullmatch(site)
-        seen = match and match["prefix"] in prefixes and match["version"] in ("3", version)
-        if not seen and site not in added:
-            continue
-        name, _, version_of_it = re.sub(r"-py3\.\d+$", "", name).rpartition("-")
-        known = canonicalize_name(name)
-        # Packages on the PYTHONPATH take precedence.
-        if name and (site in added or known not in packages):
-            packages[known] = version_of_it
-    return Installed(version, packages, musl)
-
-
-def _found(names: dict[str, str], python: str, search: list[str]) -> str:
-    """Return the path of a command; "" if it is not found."""
-    for path in [f"{folder.rstrip('/')}/{python}" for folder in search] or [python]:
-        # If /bin is a link to /usr/bin, the layer lists the files only in /usr/bin.
-        for one in (path, f"/usr{path}"):
-            if one in names:
-                return one
-            folder, _, name = one.rpartition("/")
-            if name == "python3" and (near := _numbered(names, folder)):
-                return near
-    return ""
-
-
-def _numbered(names: dict[str, str], folder: str) -> str:
-    """Return the newest ``python3.N`` of a folder; "" if it has none."""
-    matches = [m for path in names if (m := _PYTHON.match(path)) and m["folder"] == folder]
-    newest = max(matches, key=lambda match: int(match["minor"]), default=None)
-    return newest[0] if newest else ""
-
-
-def _followed(names: dict[str, str], path: str) -> Iterator[str]:
-    """Yield a path, and the targets of its chain of links."""
-    for _ in range(_LINKS):
-        yield path
-        target = names.get(path, "")
-        if not target:
-            return
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if path not in names and f"/usr{path}" in names:
-            path = f"/usr{path}"
-
-
-def _version(names: dict[str, str], path: str) -> str:
-    """Return the Python version in the name of a path or of its link targets; "" if none."""
-    for one in _followed(names, path):
-        if match := _VERSION.match(one):
-            return f"3.{match[1]}"
-    near = _numbered(names, posixpath.dirname(path)) if path else ""
-    match = _VERSION.match(near)
-    return f"3.{match[1]}" if match else ""
-
-
-def _prefixes(names: dict[str, str], path: str) -> set[str]:
-    """Return the prefixes of an interpreter's packages; a virtual environment has its own."""
-    *_, last = _followed(names, path)
-    own, base = (posixpath.dirname(posixpath.dirname(one)).rstrip("/") for one in (path, last))
-    config = names.get(f"{own}{_ENVIRONMENT}")
-    if config == "":
-        return {own}
-    found = {base} if config is None else {own, base}
-    if base in ("", "/usr"):  # Debian's Python uses both
-        found |= {"/usr", "/usr/local"}
-    return found

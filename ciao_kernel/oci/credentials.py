@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.errors import RegistryFault
+from ciao_kernel.home_folder import home
 from ciao_kernel.oci.reference import Reference
 
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
@@ -107,12 +108,12 @@ def _from_helper(
 
 
 def _files(variables: Mapping[str, str]) -> list[Path]:
-    home = Path(variables.get("HOME") or "~").expanduser()
+    folder = home(variables)
     named = [variables.get("REGISTRY_AUTH_FILE")]
     if run := variables.get("XDG_RUNTIME_DIR"):
         named.append(f"{run}/containers/auth.json")
-    named.append(str(home / ".config" / "containers" / "auth.json"))
-    docker = variables.get("DOCKER_CONFIG") or str(home / ".docker")
+    named.append(str(folder / ".config" / "containers" / "auth.json"))
+    docker = variables.get("DOCKER_CONFIG") or str(folder / ".docker")
     named.append(f"{docker}/config.json")
     return [Path(path) for path in named if path]
 

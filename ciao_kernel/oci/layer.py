@@ -27,11 +27,13 @@ class File:
         content: Bytes of the file, or the path of a file on this machine, without links: a file
             that has become a link is not read.
         executable: The file may be executed.
+        writable: Every user may write to the file, since the image's user is not known.
     """
 
     path: str
     content: bytes | Path
     executable: bool = False
+    writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def _check(path: str, twice: bool) -> None:
 def _add(tar: Any, member: Any, file: File) -> None:
     import io
 
-    member.mode = 0o755 if file.executable else 0o644
+    member.mode = (0o755 if file.executable else 0o644) | (0o222 if file.writable else 0)
     if isinstance(file.content, bytes):
         member.size = len(file.content)
         tar.addfile(member, io.BytesIO(file.content))

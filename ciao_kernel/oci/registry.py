@@ -5,13 +5,14 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from ciao_kernel import log
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import connections
 from ciao_kernel.oci.auth import Authorizer, Scopes
@@ -24,9 +25,12 @@ from ciao_kernel.oci.registry_errors import (
     unreachable,
     words,
 )
+from ciao_kernel.oci.request import Request
 
 if TYPE_CHECKING:
     from requests import Response
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and between two pieces of an answer."""
@@ -38,20 +42,6 @@ _LONGEST = 4 << 20
 _SHORT = 64 << 10
 _HOPS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """One request, see :meth:`Registry.call`; it may be sent several times."""
-
-    method: str
-    place: str
-    scopes: Scopes
-    accept: Collection[int] = (200,)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    data: Any = None
-    size: int = 0
-    what: str = ""
 
 
 class Registry:
@@ -139,7 +129,7 @@ class Registry:
         Raises:
             RegistryFault: The registry cannot be reached, or refuses.
         """
-        request = _Request(method, place, scopes, accept, headers or {}, data, size, what)
+        request = Request(method, place, scopes, accept, headers or {}, data, size, what)
         answer = self._call(request)
         assert isinstance(answer, Answer)
         return answer
@@ -157,7 +147,7 @@ class Registry:
             RegistryFault: The registry cannot be reached, or refuses.
         """
         headers = {"Range": f"bytes={start}-"} if start else {}
-        request = _Request("GET", place, scopes, headers=headers, what=what)
+        request = Request("GET", place, scopes, headers=headers, what=what)
         answer = self._call(request, unread=(200, 206) if start else (200,))
         assert not isinstance(answer, Answer)
         part = answer.headers.get("Content-Range", "")
@@ -174,7 +164,7 @@ class Registry:
         place = answer.headers.get("Location", "")
         return self._resolve(answer.url, place) if place else ""
 
-    def _call(self, request: _Request, unread: Collection[int] = ()) -> Answer | Response:
+    def _call(self, request: Request, unread: Collection[int] = ()) -> Answer | Response:
         """Send a request; an answer with a status in ``unread`` is returned without its body."""
         begins = request.data.tell() if hasattr(request.data, "seek") else 0
         url = self._resolve(f"{self._url}/v2/", request.place)
@@ -184,6 +174,7 @@ class Registry:
             response = self._follow(request, url)
             self.sent += request.size
             if response.status_code in unread:
+                self._refused = False
                 return response
             answer = self._read(response, response.status_code in request.accept)
             if answer.code == 401 and not signed_in and _origin(answer.url) == self._origin:
@@ -191,7 +182,7 @@ class Registry:
                 challenge = answer.headers.get("WWW-Authenticate", "")
                 authorization = response.request.headers.get("Authorization", "")
                 if self._authorizer.answer(challenge, request.scopes, authorization):
-                    if _rewound(request.data, begins):
+                    if request.rewound(begins):
                         continue
                     # The token expired during the upload: repeat all of it with a new token.
                     raise RegistryFault(
@@ -200,19 +191,32 @@ class Registry:
                         passing=True,
                     )
             if answer.code in request.accept:
+                if answer.code not in (401, 403):  # only another repository refuses them
+                    self._refused = False
                 return answer
             if answer.code == 429 or (answer.code == 503 and "Retry-After" in answer.headers):
                 seconds = pause(answer.headers, wait)
-                if time.monotonic() + seconds < until and _rewound(request.data, begins):
+                if time.monotonic() + seconds < until and request.rewound(begins):
                     time.sleep(seconds)
                     wait *= 2
                     continue
-            self._refused = answer.code == 401
+            by_password = response.request.headers.get("Authorization", "").startswith("Basic ")
+            self._refused = answer.code == 401 or (answer.code == 403 and by_password)
+            if request.method == "HEAD" and answer.code == 403:
+                answer = self._with_reason(request, url, answer)
             raise refusal(
                 answer, self._requester, request.what, self._authorizer.mask(words(answer))
             )
 
-    def _follow(self, request: _Request, url: str) -> Response:
+    def _with_reason(self, request: Request, url: str, answer: Answer) -> Answer:
+        """Return the answer that has the reason for the refusal of a HEAD, if there is one."""
+        with log.ignored(_log, "asking a registry for its reason", RegistryFault):
+            found = self._read(self._follow(request.with_body(), url), False)
+            if found.code == answer.code:
+                return found
+        return answer
+
+    def _follow(self, request: Request, url: str) -> Response:
         """Send a request; follow redirects of GET and HEAD."""
         for _ in range(_HOPS):
             response = self._send(request, url)
@@ -224,7 +228,7 @@ class Registry:
             url = self._resolve(url, place)
         raise RegistryFault(f"the registry {self.name} redirects too often.")
 
-    def _send(self, request: _Request, url: str) -> Response:
+    def _send(self, request: Request, url: str) -> Response:
         import requests
         import urllib3
 
@@ -284,13 +288,3 @@ def _origin(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     port = parts.port or (80 if parts.scheme == "http" else 443)
     return parts.scheme, (parts.hostname or "").lower(), port
-
-
-def _rewound(data: Any, begins: int) -> bool:
-    """Return whether a body can be sent again; a file is rewound to its first sent byte."""
-    if data is None or isinstance(data, bytes):
-        return True
-    if not hasattr(data, "seek"):
-        return False
-    data.seek(begins)
-    return True

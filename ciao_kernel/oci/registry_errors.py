@@ -18,6 +18,9 @@ _FULL = re.compile(
 )
 _READ_ONLY = re.compile(r"read.?only", re.IGNORECASE)
 _CUT = re.compile(r"reset by peer|aborted|Broken pipe|closed connection|EOF occurred")
+_EXPIRED = re.compile(r"(?:token|credentials?|login) (?:has|have|is|are) expired|Reauthenticate")
+"""Parts of a refusal of a login that has ended. Amazon ECR answers with 403 then, as it does
+where a right is missing."""
 _PASSING = ("BLOB_UPLOAD", "MANIFEST_BLOB_UNKNOWN")
 """A broken upload; a blob that was removed since the last check."""
 
@@ -195,7 +198,8 @@ def refusal(answer: Answer, asker: Requester, what: str, own_message: str) -> Re
 
 def _forbidden(answer: Answer, asker: Requester, what: str, own_message: str) -> RegistryFault:
     challenge = answer.headers.get("WWW-Authenticate", "")
-    known = answer.code == 403 or "insufficient_scope" in challenge
+    expired = _EXPIRED.search(own_message)
+    known = not expired and (answer.code == 403 or "insufficient_scope" in challenge)
     doing = f" ({what})" if what else ""
     if not asker.user:
         return RegistryFault(
@@ -214,7 +218,8 @@ def _forbidden(answer: Answer, asker: Requester, what: str, own_message: str) ->
             code=answer.code,
         )
     return RegistryFault(
-        f"the registry {asker.registry} does not accept the credentials of {asker.user}{doing}.",
+        f"the registry {asker.registry} does not accept the credentials of {asker.user}{doing}"
+        + (f": {own_message}." if expired else "."),
         asker.login,
         code=answer.code,
     )

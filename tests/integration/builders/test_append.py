@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
+import subprocess
+import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,7 @@ from ciao_kernel.model import (
     Source,
     SourceFile,
 )
+from ciao_kernel.oci import contents
 from ciao_kernel.plugins import Build, Builder
 from tests.helpers.jobs import interrupted, wait
 from tests.helpers.packages import Index
@@ -93,6 +99,18 @@ class Kernel:
         config = self.fake.blobs["team/cells", found["config"]["digest"]]
         return {"layers": found["layers"], "config": json.loads(config)["config"]}
 
+    def python(self, made: Artifact, code: str, *paths: Path) -> str:
+        """Run code with the packages of an image, and further folders on the path."""
+        root, image = self.folder / "root", self.image(made)
+        for one in image["layers"]:
+            with tarfile.open(fileobj=BytesIO(self.fake.blobs["team/cells", one["digest"]])) as tar:
+                tar.extractall(root)  # with `filter` only from Python 3.11.4 on
+        (path,) = (one for one in image["config"]["Env"] if one.startswith("PYTHONPATH="))
+        folders = [f"{root}{one}" for one in path.partition("=")[2].split(":")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, *map(str, paths)])}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=env, cwd="/", check=True, stdout=-1, text=True).stdout
+
     def image_layers(self) -> list[str]:
         """Blobs that came into the repository."""
         return [digest for name, digest in self.fake.blobs if name == "team/cells"]
@@ -127,7 +145,7 @@ def test_packages_and_cell_are_layers_of_their_own(kernel: Kernel) -> None:
     assert one["layers"][:-1] == two["layers"][:-1]
     assert one["layers"][-1] != two["layers"][-1]
     assert len(one["layers"]) == 3
-    assert "PYTHONPATH=/opt/ciao/site" in two["config"]["Env"]
+    assert f"PYTHONPATH={dict(second.env)['PYTHONPATH']}" in two["config"]["Env"]
     assert two["config"]["WorkingDir"] == "/ciao"
     assert len(edited) <= 9, edited
     assert sum("PUT" in line and "/blobs/" in line for line in edited) == 2
@@ -148,14 +166,51 @@ def test_another_kernel_makes_the_same_images(kernel: Kernel) -> None:
 
 def test_the_artifact_says_where_packages_lie(kernel: Kernel) -> None:
     """A variable of the user's own would hide what the image says."""
-    assert dict(kernel.run("print(1)", "app").env) == {"PYTHONPATH": "/opt/ciao/site"}
-    assert dict(kernel.run("print(1)", "app", dry=True).env)["PYTHONPATH"] == "/opt/ciao/site"
+    env = kernel.run("print(1)", "app").env
+    assert re.fullmatch(r"/opt/ciao/site/[0-9a-f]{24}", dict(env)["PYTHONPATH"])
+    assert kernel.run("print(1)", "app", dry=True).env == env
     assert not kernel.run("print(1)", "numpy").env
     assert not kernel.run("print(1)").env
 
     made = kernel.run("print(1)", "app")
     kernel.base = made.image
-    assert dict(kernel.run("print(2)", "app").env) == {"PYTHONPATH": "/opt/ciao/site"}
+    assert kernel.run("print(2)", "app").env == env
+
+
+def test_an_image_of_ciao_as_a_base_gets_newer_packages(kernel: Kernel, index: Index) -> None:
+    """The cell names the image of its packages, and a later cell may begin with it."""
+    index.add("app", "1.0", "lib", more={"gone.py": ""})
+    first = kernel.run("print(1)", "app")
+    index.add("app", "3.0", "lib")
+    kernel.base = first.image
+    newer = kernel.run("print(1)", "app==3.0")
+    assert "packages of the image are replaced: app 1.0 by 3.0" in kernel.said
+
+    code = "import app, lib, importlib.metadata as m; print(app.version, m.version('app'))"
+    assert kernel.python(newer, code) == "3.0 3.0\n"
+    before, path = dict(first.env)["PYTHONPATH"], dict(newer.env)["PYTHONPATH"]
+    assert path.endswith(f":{before}")
+    kernel.base = newer.image
+    older = kernel.run("print(1)", "app==1.0", "lib")
+    assert kernel.python(older, code) == "1.0 1.0\n"
+    kernel.base = older.image
+    assert kernel.run("print(1)", "app==1.0", "lib").env == older.env
+
+
+def test_pth_files_of_packages_are_read(kernel: Kernel, index: Index, tmp_path: Path) -> None:
+    """Python itself reads none on the PYTHONPATH."""
+    index.add("hook", "1.0", code="import sys; sys.hooked = True", more={"x.pth": "import hook\n"})
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("print('of the image')\n")
+    made = kernel.run("print(1)", "hook")
+
+    code = "import sys, sitecustomize as own; print(sys.hooked, own.__file__)"
+    said = kernel.python(made, code, tmp_path / "own")
+    assert said == f"of the image\nTrue {tmp_path}/own/sitecustomize.py\n"
+    assert kernel.python(made, "import sys; print(sys.hooked)") == "True\n"
+    # In the order of the image: the program's own folder, then the packages.
+    code = "import sys; print(['/site/' in one for one in sys.path][:3])"
+    assert kernel.python(made, code, tmp_path / "own").endswith("\n[False, True, False]\n")
 
 
 def test_what_the_image_has_needs_no_layer(kernel: Kernel) -> None:
@@ -289,10 +344,13 @@ def test_packages_that_are_used_stay_and_others_go(kernel: Kernel) -> None:
     cache = kernel.folder / "cache"
     kept = sorted(path for path in (cache / "wheels").iterdir() if path.suffix != ".lock")
     assert [path.name[24:] for path in kept] == ["", ".json", ".tar.gz"]
-    (layer,) = (cache / "layers").iterdir()
-    other = cache / "layers" / "other.json"
+    (layer,) = (cache / contents.CACHE).iterdir()
+    other = cache / contents.CACHE / "other.json"
     other.write_text("{}")
-    for path in (*kept, layer, other):
+    former = cache / "layers" / "other.json"
+    former.parent.mkdir()
+    former.write_text("{}")
+    for path in (*kept, layer, other, former):
         os.utime(path, (1, 1))
 
     kernel.run("print(2)", "app")
@@ -300,6 +358,7 @@ def test_packages_that_are_used_stay_and_others_go(kernel: Kernel) -> None:
 
     assert all(path.exists() for path in (*kept, layer))
     assert not other.exists()
+    assert not former.exists()
 
 
 def test_a_full_disk(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ciao_kernel.builders import packed_context
 from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
-from ciao_kernel.errors import SourceError
+from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.oci.layer import Layer
 from tests.helpers.packages import Index
 from tests.integration.builders.test_kaniko import Kernel
@@ -184,6 +184,62 @@ def test_hashes_reach_the_pip_of_a_pod(kernel: Kernel, kind: Any) -> None:
     option, line = text.splitlines()
     assert option == "--require-hashes"
     assert line.split() == ["app==1.0", *hashes]
+
+
+@pytest.mark.parametrize("text", ["lib>=2\n", "-e .\n"])
+@pytest.mark.parametrize(
+    ("wishes", "remedy"),
+    [
+        ({"packages": ("app",)}, "write %requirements=requirements.txt"),
+        ({"requirements": "other.txt"}, "add a line `-r requirements.txt` to other.txt"),
+        ({"requirements": "sub/a.txt"}, "add a line `-r ../requirements.txt` to sub/a.txt"),
+    ],
+)
+def test_packages_do_not_replace_requirements_of_files(
+    kernel: Kernel, text: str, wishes: dict[str, Any], remedy: str
+) -> None:
+    """The scripts would not install what that file names."""
+    kernel.settings["s2i_builder"] = kernel.base
+    (kernel.folder / "requirements.txt").write_text(text)
+    (kernel.folder / "sub").mkdir()
+    for name in "other.txt", "sub/a.txt":
+        (kernel.folder / name).write_text("tool\n")
+    with pytest.raises(SpecError, match=r"the scripts read one requirements\.txt") as raised:
+        kernel.run(kind=S2IBuilder, files=("requirements.txt",), **wishes)
+    assert raised.value.directive in wishes
+    if text == "-e .\n":  # no requirements of a cell can have this line
+        assert raised.value.hint == "Exclude the file by a line in .s2iignore."
+    else:
+        assert raised.value.hint.startswith(f"To install both, {remedy}. Exclude the file")
+    assert kernel.pods.pods == []
+
+
+@pytest.mark.parametrize("name", ["other.txt", "sub/a.txt"])
+def test_requirements_may_name_those_of_files(kernel: Kernel, name: str) -> None:
+    kernel.settings["s2i_builder"] = kernel.base
+    (kernel.folder / "requirements.txt").write_text("lib>=2\n")
+    (kernel.folder / "sub").mkdir()
+    up = "../" if "/" in name else ""
+    (kernel.folder / name).write_text(f"tool\n-r {up}requirements.txt\n")
+
+    kernel.run(kind=S2IBuilder, files=("requirements.txt",), requirements=name)
+
+    (context,) = kernel.pods.contexts
+    assert context["upload/src/requirements.txt"] == "tool\nlib>=2\n"
+
+
+def test_requirements_of_files_and_of_the_cell_are_installed_together(kernel: Kernel) -> None:
+    kernel.settings["s2i_builder"] = kernel.base
+    (kernel.folder / "requirements.txt").write_text("lib>=2  # a comment\n")
+    files = ("requirements.txt",)
+
+    kernel.run(kind=S2IBuilder, files=files)
+    kernel.run(kind=S2IBuilder, files=files, requirements="requirements.txt", packages=("app",))
+    (kernel.folder / ".s2iignore").write_text("requirements.txt\n")
+    kernel.run(kind=S2IBuilder, files=files, packages=("app",))
+
+    texts = [context["upload/src/requirements.txt"] for context in kernel.pods.contexts]
+    assert texts == ["lib>=2  # a comment\n", "app\nlib>=2\n", "app\n"]
 
 
 def test_arguments_of_a_dockerfile_are_known_before_the_build(kernel: Kernel) -> None:

@@ -112,10 +112,12 @@ class Kernel:
         dry: bool = False,
         named: str | None = None,
         architecture: str = "amd64",
+        files: tuple[str, ...] = (),
         **wishes: Any,
     ) -> Artifact:
         async def main() -> Artifact:
-            source = Source(Program("cell.py", code.encode(), size=len(code)))
+            named_files = tuple(Program(name, origin=self.folder / name) for name in files)
+            source = Source(Program("cell.py", code.encode(), size=len(code)), files=named_files)
             spec = JobSpec("tensorflow", build=BuildSpec(**wishes), builder=named)
             ask = Build(
                 source, spec, "python3", "job", self.folder, self.folder, self.base, architecture,

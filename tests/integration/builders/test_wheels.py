@@ -267,6 +267,39 @@ def test_settings_of_pip_may_change(
     assert found == [("app==1.0",), ("app==2.0",)] * 2
 
 
+@pytest.mark.parametrize("setting", ["extra-index-url = {url}", "find-links = {folder}"])
+@pytest.mark.parametrize("more", ["", "no-index = true"])
+def test_the_index_of_a_cell_is_the_only_source(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch, setting: str, more: str
+) -> None:
+    index.add("app", "1.0")
+    name, raw = wheel("app", "2.0")
+    (kernel.folder / name).write_bytes(raw)
+    with serving() as other:
+        other.add("app", "2.0")
+        line = setting.format(url=other.url, folder=kernel.folder)
+        (kernel.folder / "pip.conf").write_text(f"[global]\n{more}\n[install]\n{line}\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(kernel.folder / "pip.conf"))
+
+        assert kernel.run("app").names == ("app==1.0",)
+        assert not other.asked
+
+
+@pytest.mark.parametrize("setting", ["index-url", "extra-index-url"])
+def test_the_password_of_a_cells_index_is_in_the_configuration(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    index.add("app", "1.0")
+    index.password = "hunter2"
+    address = index.url.replace("://", "://jane:hunter2@")
+    (kernel.folder / "pip.conf").write_text(f"[global]\n{setting} = {address}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(kernel.folder / "pip.conf"))
+
+    assert kernel.run("app").names == ("app==1.0",)
+    kept = [path for path in kernel.folder.rglob("*") if path.is_file() and path.name != "pip.conf"]
+    assert not any(b"hunter2" in path.read_bytes() for path in kept)
+
+
 @pytest.mark.second("packages")
 def test_an_extra_of_what_the_image_has_brings_what_it_needs(kernel: Kernel, index: Index) -> None:
     needs = (

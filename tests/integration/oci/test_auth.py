@@ -13,8 +13,9 @@ import pytest
 
 from ciao_kernel.oci import auth
 from ciao_kernel.oci.credentials import Credentials
-from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.reference import Reference, parse
 from ciao_kernel.oci.registries import Registries
+from ciao_kernel.oci.repository import Repository, scope
 from tests.integration.oci.conftest import JANE, User
 from tests.integration.oci.fake_registry import (
     PASSWORD,
@@ -200,6 +201,85 @@ def test_after_a_refusal_credentials_are_looked_up_anew(serve: Serve) -> None:
     who.pop(0)  # docker login
 
     assert not go(kernel, fake).unchanged
+
+
+def expired(handler: Any) -> bool:
+    """Refuse an old password as Amazon ECR does: by 403, and with the reason in the body."""
+    if handler.basic() != "?":
+        return False
+    handler.error(403, "DENIED", "Your authorization token has expired. Reauthenticate.")
+    return True
+
+
+def look(kernel: User, target: Reference) -> str:
+    """Look for an image by a HEAD."""
+    scopes = (scope(target.repository, "pull"),)
+    return Repository(kernel.registries.of(target), target, scopes).has_manifest("x", "")
+
+
+def test_a_login_that_has_expired_asks_for_a_new_one_which_counts_at_once(serve: Serve) -> None:
+    fake = serve(auth="basic", before=expired)
+    kernel, who = User([fake.host]), [Credentials(USER, "old hunter2"), JANE]
+    kernel.use(Registries([fake.host], find=lambda image: who[0]))
+    target = parse(f"{fake.host}/team/cells")
+
+    fault = kernel.fault(lambda: look(kernel, target))
+
+    assert fault.message == (
+        f"the registry {fake.host} does not accept the credentials of jane (pull {target.name}:x): "
+        "DENIED: Your authorization token has expired. Reauthenticate."
+    )
+    assert fault.hint.startswith(f"`docker login {fake.host}`")
+    assert [line.partition(" ")[0] for line in fake.lines()] == ["HEAD", "HEAD", "GET"]
+    who.pop(0)  # docker login
+    assert look(kernel, target) == ""
+
+
+def test_credentials_are_looked_up_anew_after_a_403_to_a_password(serve: Serve) -> None:
+    """It may mean that a login has expired, also where the registry does not tell."""
+    fake = serve(auth="basic", rights={"team/cells": set()})
+    kernel, asked = User([fake.host]), list[Reference]()
+
+    def who(image: Reference) -> Credentials:
+        asked.append(image)
+        return JANE
+
+    kernel.use(Registries([fake.host], find=who))
+    target = parse(f"{fake.host}/team/cells")
+    for count in (1, 2):
+        fault = kernel.fault(lambda: look(kernel, target))
+        said = f"jane has no right to pull {target.name}:x: DENIED: no pull on team/cells."
+        assert fault.message == said
+        assert len(asked) == count
+
+
+def refuse_a_token(handler: Any) -> bool:
+    """Refuse a token for one repository, where others give one without rights."""
+    if handler.parts.path != "/token" or "team" not in handler.parts.query:
+        return False
+    handler.error(403, "DENIED")
+    return True
+
+
+@pytest.mark.parametrize("kind", ["basic", "token"])
+def test_credentials_that_another_repository_accepts_are_not_looked_up_each_time(
+    serve: Serve, kind: str
+) -> None:
+    """One missing right made every later cell ask a helper, for as long as the kernel ran."""
+    fake = serve(auth=kind, rights={"team/cells": set()}, before=refuse_a_token)
+    push_base(fake)
+    kernel, asked = User([fake.host]), list[str]()
+
+    def who(image: Reference) -> Credentials:
+        asked.append(image.repository)
+        return JANE
+
+    kernel.use(Registries([fake.host], find=who))
+    base, denied = (parse(f"{fake.host}/{name}") for name in ("bases/python", "team/cells"))
+    kernel.fault(lambda: look(kernel, denied))
+    for _ in range(3):
+        look(kernel, base)
+    assert asked == ["team/cells", "bases/python"]
 
 
 @pytest.mark.parametrize("kind", ["basic", "token"])

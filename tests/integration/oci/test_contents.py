@@ -7,13 +7,14 @@ import io
 import json
 import tarfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ciao_kernel.oci.contents import Installed
 from ciao_kernel.oci.image import Platform
+from ciao_kernel.oci.interpreter import Installed
 from ciao_kernel.oci.reference import parse
 from tests.integration.oci.conftest import User
 from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, digest, push_base
@@ -40,16 +41,36 @@ def layer(large: int = 0, numpy: str = "2.1") -> bytes:
     return buffer.getvalue()
 
 
-def push(fake: FakeRegistry, blob: bytes) -> None:
-    push_base(fake, layers=1)
+def of_files(*files: str) -> bytes:
+    """A tar of files: each a path, ``path -> target`` of a link, or ``path = content``."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for file in files:
+            path, _, content = file.partition(" = ")
+            path, link, target = path.partition(" -> ")
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            if link:
+                member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member, io.BytesIO(content.encode()))
+    return buffer.getvalue()
+
+
+def push(fake: FakeRegistry, blob: bytes, *env: str) -> None:
+    push_base(fake, layers=1, config={"config": {"Env": env}} if env else {})
     body = json.loads(fake.manifests["bases/python", "1"][1])
     body["layers"] = [{"mediaType": "layer", **fake.put("bases/python", blob)}]
     fake.push("bases/python", "1", json.dumps(body).encode(), MANIFEST)
 
 
-def look(kernel: User, fake: FakeRegistry, cache: Path) -> Installed:
+def look(
+    kernel: User, fake: FakeRegistry, cache: Path, env: Mapping[str, str] | None = None
+) -> Installed:
     base = parse(f"{fake.host}/bases/python:1")
     image = kernel.appender.inspect(base, Platform())
+    if env:
+        config = {"config": {"Env": [f"{name}={value}" for name, value in env.items()]}}
+        image = replace(image, config=config)
     return kernel.appender.installed(base, image, cache, lambda text: None)
 
 
@@ -74,6 +95,46 @@ def test_packages_are_found(
     fake.lines()
     assert look(user(fake), fake, tmp_path) == found
     assert sum("/blobs/" in line for line in fake.lines()) == 1  # the config
+
+
+PYTHONS = (
+    "usr/bin/python3.11",
+    "usr/bin/python3.12",
+    "usr/local/lib/python3.11/dist-packages/numpy-2.1.dist-info/METADATA = x",
+    "usr/local/lib/python3.12/dist-packages/numpy-2.2.dist-info/METADATA = x",
+)
+"""Two Pythons, and no command python3."""
+
+
+def test_the_link_of_update_alternatives_is_followed(
+    serve: Serve, user: Make, tmp_path: Path
+) -> None:
+    fake = serve()
+    links = (
+        "usr/bin/python3 -> /etc/alternatives/python3",
+        "etc/alternatives/python3 -> /usr/bin/python3.11",
+    )
+    push(fake, of_files(*PYTHONS, *links))
+
+    assert look(user(fake), fake, tmp_path) == Installed("3.11", {"numpy": "2.1"})
+
+
+@pytest.mark.parametrize("root", ["usr/local/.pyenv", "opt/pyenv"])
+def test_the_version_that_pyenv_selects_is_found(
+    serve: Serve, user: Make, tmp_path: Path, root: str
+) -> None:
+    fake = serve()
+    own = (
+        f"{root}/shims/python3 = #!/usr/bin/env bash",
+        f"{root}/version = # comment\n3.13.1\n",
+        f"{root}/versions/3.13.1/bin/python3 -> python3.13",
+        f"{root}/versions/3.13.1/bin/python3.13",
+        f"{root}/versions/3.13.1/lib/python3.13/site-packages/numpy-2.3.dist-info/METADATA = x",
+    )
+    push(fake, of_files(*PYTHONS, "usr/bin/python3 -> python3.12", *own))
+    look_there = {"PATH": f"/{root}/shims:/usr/bin"}
+
+    assert look(user(fake), fake, tmp_path, look_there) == Installed("3.13", {"numpy": "2.3"})
 
 
 def test_zeros_do_not_fill_the_memory(serve: Serve, user: Make, tmp_path: Path) -> None:

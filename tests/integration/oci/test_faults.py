@@ -509,6 +509,18 @@ def test_an_own_authority(
     assert go(User([], JANE), secure).unchanged
 
 
+def test_a_folder_of_authorities(
+    secure: FakeRegistry, pki: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """OpenSSL finds a certificate by the name that c_rehash gives it."""
+    command = ["openssl", "x509", "-hash", "-noout", "-in", str(pki / "crt")]
+    name = subprocess.check_output(command, text=True).strip()
+    (tmp_path / f"{name}.0").write_bytes((pki / "crt").read_bytes())
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
+
+    assert go(User([], JANE), secure).tag in tags(secure)
+
+
 def test_a_certificate_of_another_name(secure: FakeRegistry, pki: Path) -> None:
     host = secure.host.replace("127.0.0.1", "localhost")
     kernel = User([], JANE, pki / "crt")

@@ -121,3 +121,10 @@ def test_lines_of_its_own_log_lose_their_stamps() -> None:
     assert told(f'{stamp}"RUN echo \\"a\\""') == '[build] RUN echo "a"'
     assert told(f"{stamp}word") == "[build] word"
     assert told("[build] time is short") == "[build] time is short"
+
+
+def test_no_service_mesh_adds_a_container_to_it() -> None:
+    meta = pod()["metadata"]
+    istio = {"sidecar.istio.io/inject": "false"}
+    assert meta["labels"] == istio
+    assert meta["annotations"] == {**istio, "linkerd.io/inject": "disabled"}
