@@ -1,7 +1,7 @@
 """Connects a front end to a process that waits at a prompt, on the machine or in the pod of both.
 
-:mod:`.debugger` is the other side. A pod runs the text of this file (:func:`program`): standard
-library, from Python 3.8 on.
+:mod:`.debugger` is the other side. A pod runs this file and its part as one text
+(:func:`program`): standard library, from Python 3.8 on.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
+from ciao_kernel.delivery.inspection.process_state import processes, rank_of
+
 _FOLDER, _SOCKET, _OPEN = "ciao-debug-", "socket", "open"
-_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-"""Variables with the number of a process in its replica."""
 NOBODY, OPEN = 3, 4
 """Exit codes of the program if no process waits, and if its prompt is open elsewhere."""
 
@@ -44,9 +44,9 @@ def connect(
 
 def program(mark: str, replica: str, pid: int, folders: Sequence[str], rank: str = "") -> str:
     """Return the text of a program that is between its standard streams and a process."""
-    import inspect
+    from ciao_kernel.delivery.inspection import program_texts
 
-    text = inspect.getsource(sys.modules[__name__])
+    text = program_texts.text("debug_bridge")
     words = f"{mark!r}, {replica!r}, {pid!r}, {list(folders)!r}, {rank!r}"
     return f"{text}\ncarry(connect({words}))\n"
 
@@ -74,16 +74,10 @@ def carry(connection: socket.socket | int) -> None:
 
 
 def _processes(mark: str, replica: str, rank: str) -> Iterator[int]:
-    wanted = {mark.encode(), *([f"CIAO_REPLICA={replica}".encode()] if replica else [])}
-    ranks = {f"{one}={rank}".encode() for one in _RANKS}
-    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                words = set(file.read().split(b"\0"))
-            if wanted <= words and (not rank or words & ranks):
-                yield int(name)
-        except OSError:
-            continue
+    for pid, variables in processes(mark):
+        own = replica in ("", variables.get("CIAO_REPLICA", ""))
+        if own and rank in ("", rank_of(variables)):
+            yield pid
 
 
 def _connect(folder: str, pid: int) -> socket.socket | int:

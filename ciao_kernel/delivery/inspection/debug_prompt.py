@@ -47,6 +47,19 @@ class Debugger(pdb.Pdb):
             else:
                 self._leave()
 
+    def get_stack(self, frame: Any, trace: Any) -> Any:
+        """Return the stack and the index of the current frame, without ciao's call of the program.
+
+        Args:
+            frame: The innermost frame; None if there is only a traceback.
+            trace: The traceback, or None.
+        """
+        stack, index = super().get_stack(frame, trace)
+        ours = 0
+        while ours < index and self.is_skipped_module(_module(stack[ours][0])):
+            ours += 1
+        return stack[ours:], index - ours
+
     def _leave(self) -> None:
         """Let the program go on, because nobody is there."""
         self.forget()
@@ -90,3 +103,7 @@ class Debugger(pdb.Pdb):
     def do_interact(self, arg: str) -> None:
         """Refuse: the console would read another input."""
         self.error("interact is not available here: write ! before a line of Python")
+
+
+def _module(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__", ""))

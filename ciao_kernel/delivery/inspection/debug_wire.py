@@ -33,10 +33,11 @@ _MOST = 200_000
 """Characters that are sent at once."""
 _RANKS = (
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),  # of torchrun
+    ("LOCAL_RANK", "LOCAL_SIZE"),  # of DeepSpeed's launcher
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
 )
-"""Variables with the number of a process in its replica, and with their count."""
+"""As LOCAL_RANKS of :mod:`.process_state`, which is not beside this file in a replica."""
 
 _turn = threading.Lock()
 """Held by the thread whose prompt is open, or is waited for."""
@@ -49,12 +50,15 @@ def forked() -> None:
 
 
 def rank() -> str:
-    """Return the number of this process among those of its replica; "" if it is alone."""
+    """Return the number of this process among those of its replica; "" if it is alone.
+
+    As rank_of of :mod:`.process_state` for its environment.
+    """
     if os.environ.get("LOCAL_WORLD_SIZE") == "1":  # mpirun may count all ranks of the machine
         return ""
     for name, count in _RANKS:
         found = os.environ.get(name, "")
-        if found.isdigit() and os.environ.get(count, "1") != "1":
+        if found.isdigit() and os.environ.get(count, "1" if found == "0" else "") != "1":
             return found
     return ""
 

@@ -24,6 +24,8 @@ WAIT = "ciao_debug_wait.txt"
 """File beside this one with the seconds for which a stopped program waits while nobody is there."""
 _WAIT = 600.0
 """The same without that file."""
+_RANK = "ciao_rank"
+"""Name of ciao's module that calls the program in some frameworks (frameworks/in_process.py)."""
 _here = ""
 _passed: set[tuple[str, int]] = set()
 _debuggers: dict[int, Any] = {}
@@ -192,7 +194,7 @@ def _debugger() -> Any:
     if ident not in _debuggers:
         wire = _part("ciao_debug_wire")
         prompt = _part("ciao_debug_prompt")
-        skip = [__name__, wire.__name__, prompt.__name__]
+        skip = [__name__, wire.__name__, prompt.__name__, _RANK]
         _debuggers[ident] = prompt.Debugger(wire.Wire(_here), where, _detach, skip)
     return _debuggers[ident]
 

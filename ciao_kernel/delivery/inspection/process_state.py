@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 MOST = 64
 """Processes of a replica that are asked at most."""
 _NAMES = ("ciao-zygote",)
 """Names of processes of ciao that have the command line of a program's."""
+LOCAL_RANKS = (
+    ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),  # of torchrun
+    ("LOCAL_RANK", "LOCAL_SIZE"),  # of DeepSpeed's launcher
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+"""Variables with the number of a process in its replica, and with their count."""
 
 
 def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -44,6 +51,24 @@ def to_ask(mark: str) -> list[tuple[int, dict[str, str]]]:
         if counts[replicas[pid]] <= MOST:
             kept.add(pid)
     return [one for one in found if one[0] in kept]
+
+
+def rank_of(variables: Mapping[str, str]) -> str:
+    """Return the number of a process among those of its replica; "" if it is alone.
+
+    Without a count a 0 tells nothing: ciao gives it to replicas of one process. Any other number
+    tells that there are several, as those of the launchers of DeepSpeed and Lightning do.
+
+    Args:
+        variables: Its environment.
+    """
+    if variables.get("LOCAL_WORLD_SIZE") == "1":  # mpirun may count all ranks of the machine
+        return ""
+    for name, count in LOCAL_RANKS:
+        found = variables.get(name, "")
+        if found.isdigit() and variables.get(count, "1" if found == "0" else "") != "1":
+            return found
+    return ""
 
 
 def on_processor(pid: int) -> int:

@@ -1,4 +1,4 @@
-"""The programs that ask the processes in a pod, each with its parts as one text."""
+"""The programs for the processes in a pod, each with its parts as one text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from ciao_kernel.delivery.joined_modules import joined
 
-PARTS = ("process_state", "handler_access", "stack_texts", "program_lines")
-"""What all of them need, each behind those that it imports."""
-PROGRAMS = ("stack_reader", "sampler")
+_STACKS = ("process_state", "handler_access", "stack_texts", "program_lines")
+PROGRAMS = {
+    "stack_reader": _STACKS,
+    "sampler": _STACKS,
+    "debug_bridge": ("process_state",),
+}
+"""The parts of each, each behind those that it imports."""
 
 
 @functools.cache
 def text(program: str) -> str:
     """Return the text of one of :data:`PROGRAMS`, which defines names and does nothing yet."""
-    return joined(Path(__file__).parent, (*PARTS, program))
+    return joined(Path(__file__).parent, (*PROGRAMS[program], program))

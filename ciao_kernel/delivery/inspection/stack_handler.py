@@ -42,9 +42,14 @@ HALT = b"halt "
 HALTED = "halt:"
 """Begin of the answer to that."""
 _FRAMES, _THREADS = 100, 64
+_RANK = "ciao_rank"
+"""Name of ciao's module that calls the program in some frameworks (frameworks/in_process.py)."""
 
 _file = (-1, -1, -1)
 """The descriptor of the file, and its device and inode: a program may close descriptors."""
+_CLOSE_ON_EXEC = 1  # MFD_CLOEXEC, which os.memfd_create sets too
+_memfd_create: Any = None
+"""The function that makes the file; it is looked up once, and not again after each fork."""
 
 
 def start(_: str = "") -> None:
@@ -66,12 +71,14 @@ def _forked() -> None:
 
 
 def _install() -> None:
-    global _file
+    global _file, _memfd_create
     import _signal  # type: ignore[import-not-found]
     import faulthandler
     import fcntl
 
-    descriptor = os.memfd_create(f"{NAME}{os.getpid()}")
+    if _memfd_create is None:
+        _memfd_create = getattr(os, "memfd_create", None) or _of_c_library()
+    descriptor = _memfd_create(f"{NAME}{os.getpid()}")
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_RDWR | os.O_APPEND)
     found = os.fstat(descriptor)
     _file = (descriptor, found.st_dev, found.st_ino)
@@ -82,6 +89,21 @@ def _install() -> None:
             _signal.signal(first + number, _answer)
             if number == ASK_NUMBER:
                 _signal.siginterrupt(first + number, False)
+
+
+def _of_c_library() -> Any:
+    """Return memfd_create of the C library, for a Python that was built for an older one."""
+    import ctypes
+
+    function = ctypes.CDLL(None, use_errno=True).memfd_create
+
+    def create(name: str) -> int:
+        descriptor: int = function(name.encode(), _CLOSE_ON_EXEC)
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), "memfd_create")
+        return descriptor
+
+    return create
 
 
 def _answer(_: int, frame: Any) -> None:
@@ -116,7 +138,10 @@ def _main(frame: Any) -> str:
 
 
 def _stacks(frame: Any) -> list[Any]:
-    """Return name, whether it is the main one, and the frames of each thread, inner ones first."""
+    """Return name, whether it is the main one, and the frames of each thread, inner ones first.
+
+    The frames of ciao's call of the program, which are the outermost ones, are left out.
+    """
     import _thread
 
     # Not threading.enumerate(): the lock that it takes may be held where this handler interrupts.
@@ -128,6 +153,8 @@ def _stacks(frame: Any) -> list[Any]:
         one = frame if ident == main else current
         frames: list[Any] = []
         while one is not None and len(frames) < _FRAMES:
+            if frames and one.f_globals.get("__name__") == _RANK:
+                break
             code = one.f_code
             frames.append([code.co_filename, one.f_lineno or 0, code.co_name])
             one = one.f_back

@@ -23,6 +23,7 @@ from ciao_kernel.delivery.inspection.process_state import (
     command,
     on_processor,
     processes,
+    rank_of,
     stat,
     to_ask,
 )
@@ -31,8 +32,6 @@ from ciao_kernel.delivery.inspection.stack_texts import answered, dumped
 
 _HALT, _HALTED = b"halt", "halt:"
 _PAUSE = 0.005
-_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-"""Variables with the number of a process in its replica."""
 _LARGEST = 4 * 1024 * 1024
 
 
@@ -86,7 +85,7 @@ def halt(mark: str, replica: str, patience: float, rank: str = "") -> str:
     """
     answer = ""
     for pid, variables in processes(mark):
-        own = not rank or rank in [variables.get(one) for one in _RANKS]
+        own = rank in ("", rank_of(variables))
         if own and replica in ("", variables.get("CIAO_REPLICA", "")):
             one = _Process(pid, variables)
             try:
@@ -182,7 +181,7 @@ class _Process:
             "how": "silent" if self.waits else self.how,
             "command": command(self.pid),
             "replica": self.variables.get("CIAO_REPLICA", ""),
-            "rank": self.variables.get("LOCAL_RANK", ""),
+            "rank": rank_of(self.variables),
             "threads": [
                 [name, main, [with_text(frame, own) for frame in frames]]
                 for name, main, frames in self._threads

@@ -107,9 +107,18 @@ def watch(pause: float, with_gpus: bool = False, root: str = ROOT) -> None:
 
 def gpus() -> list[list[float | None]]:
     """Return share, memory and total memory of each GPU that nvidia-smi sees; bytes."""
+    return read_gpus(ask_gpus(_QUERY))
+
+
+def ask_gpus(query: str) -> str:
+    """Return the answer of nvidia-smi about all GPUs, "" if there is none.
+
+    Args:
+        query: Names of values, separated by commas.
+    """
     try:
         answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=" + _QUERY, "--format=csv,noheader,nounits"],
+            ["nvidia-smi", "--query-gpu=" + query, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -117,8 +126,8 @@ def gpus() -> list[list[float | None]]:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return []
-    return read_gpus(answer.stdout.decode("utf-8", "replace"))
+        return ""
+    return answer.stdout.decode("utf-8", "replace")
 
 
 def read_gpus(text: str) -> list[list[float | None]]:
@@ -127,10 +136,30 @@ def read_gpus(text: str) -> list[list[float | None]]:
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]
         if len(words) == 3:  # without a driver the answer is a sentence
-            share, *sizes = (float(word) if word.isdigit() else None for word in words)
-            bytes_ = [None if size is None else size * 1024 * 1024 for size in sizes]
-            found.append([None if share is None else share / 100, *bytes_])
+            found.append(_gpu(words))
     return found
+
+
+def named_gpus() -> dict[str, list[float | None]]:
+    """Return the same as :func:`gpus` by names: the index of a GPU, and its UUID."""
+    return read_named_gpus(ask_gpus("index,uuid," + _QUERY))
+
+
+def read_named_gpus(text: str) -> dict[str, list[float | None]]:
+    """Return the same as :func:`read_gpus` for an answer with the index and the UUID before."""
+    found = {}
+    for line in text.splitlines():
+        index, *words = (word.strip() for word in line.split(","))
+        if len(words) == 4:
+            found[index] = found[words[0]] = _gpu(words[1:])
+    return found
+
+
+def _gpu(words: list[str]) -> list[float | None]:
+    """Return the numbers of a GPU: percents as a share, and mebibytes as bytes."""
+    share, *sizes = (float(word) if word.isdigit() else None for word in words)
+    bytes_ = [None if size is None else size * 1024 * 1024 for size in sizes]
+    return [None if share is None else share / 100, *bytes_]
 
 
 def program(call: str) -> str:

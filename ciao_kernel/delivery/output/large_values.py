@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
+from ciao_kernel.delivery.output import packed_tables
 from ciao_kernel.delivery.replica_files import VALUES
 
 FOLDER = "large"
@@ -42,7 +43,7 @@ class LargeValues:
         self._base, self._folder = place, place / FOLDER
 
     def put(self, path: str, part: Path, digest: str) -> None:
-        """Take a whole file, unless no value has such a name.
+        """Take a whole file, unless no value has such a name, or its table is refused.
 
         Args:
             path: Its path beside the program.
@@ -53,6 +54,13 @@ class LargeValues:
             part.unlink(missing_ok=True)
             return
         private_files.make_folders(self._folder, self._base)
+        try:
+            if packed_tables.is_table(file):
+                packed_tables.unpack(part)
+        except ValueError as error:
+            part.unlink(missing_ok=True)
+            self._note({file: {"fault": str(error)}})
+            return
         part.replace(self._folder / file)
         self._note({file: {"digest": digest}})
 

@@ -12,7 +12,6 @@ import hashlib
 import importlib
 import json
 import os
-import stat
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -218,16 +217,21 @@ class _Artifact:
             raise
 
     def _pushed(self, path: str) -> dict[str, Any]:
-        place = os.path.join(self._base, path)
         try:
-            about, total = os.stat(place), hashlib.sha256()
-            for data in _pieces(place, about.st_size):
-                total.update(data)
+            file = self._files.open_inside(self._base, path)
         except OSError as error:
             raise _Changed(self._files.reason(error)) from None
+        with file:
+            return self._pushed_open(file.fileno(), path)
+
+    def _pushed_open(self, file: int, path: str) -> dict[str, Any]:
+        """Push an open file: its path may lead elsewhere by now."""
+        about, total = os.fstat(file), hashlib.sha256()
+        for data in _pieces(file, about.st_size):
+            total.update(data)
         digest = "sha256:" + total.hexdigest()
         if not self._repository.blob(
-            digest, about.st_size, lambda: _pieces(place, about.st_size), ascii(path)[1:-1]
+            digest, about.st_size, lambda: _pieces(file, about.st_size), ascii(path)[1:-1]
         ):
             raise _Changed("it was written while it was sent")
         if about.st_mode & 0o100:
@@ -236,21 +240,19 @@ class _Artifact:
         return {**layer, "annotations": {TITLE: path}}
 
 
-def _pieces(place: str, size: int) -> Iterator[bytes]:
-    """Yield a file; exactly as many bytes as it had when it was found."""
-    try:
-        with open(place, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _Changed("it is no file any more")
-            while size > 0:
-                data = file.read(min(_PIECE, size))
-                if not data:
-                    raise _Changed("it has become shorter while it was fetched")
-                size -= len(data)
-                yield data
-    except OSError as error:
-        # It must not look like a fault of the connection that the file is sent on.
-        raise _Changed(error.strerror or type(error).__name__) from None
+def _pieces(file: int, size: int) -> Iterator[bytes]:
+    """Yield an open file; exactly as many bytes as it had when it was opened."""
+    offset = 0
+    while offset < size:
+        try:
+            data = os.pread(file, min(_PIECE, size - offset), offset)
+        except OSError as error:
+            # It must not look like a fault of the connection that the file is sent on.
+            raise _Changed(error.strerror or type(error).__name__) from None
+        if not data:
+            raise _Changed("it has become shorter while it was fetched")
+        offset += len(data)
+        yield data
 
 
 def _digest(raw: bytes) -> str:

@@ -88,6 +88,7 @@ def _write(process: int, here: str) -> None:
     # A forked process ends by itself. A launcher of processes has removed the names.
     if os.getpid() != process or not found or not target:
         return
+    is_pod = not os.path.isdir(target)
     sys.path.insert(0, here)
     formats = importlib.import_module("ciao_value_formats")
     layouts = importlib.import_module("ciao_value_layouts")
@@ -96,7 +97,7 @@ def _write(process: int, here: str) -> None:
     files: dict[str, bytes] = {}
     for name, value in found.items():
         try:
-            suffix, data = formats.to_bytes(name, value, arrays=True)
+            suffix, data = formats.to_bytes(name, value, returned=True, sent=is_pod)
             layout = layouts.layout(suffix, *formats.described(name, value, suffix))
         except Exception as error:
             entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
@@ -107,11 +108,11 @@ def _write(process: int, here: str) -> None:
             entries[name]["layout"] = layout
         files[name] = data
     index = {"names": names, "values": entries}
-    if os.path.isdir(target):
-        _to_folder(target, index, files)
-    else:
+    if is_pod:
         _shorten(entries, files)
         _to_message(target, index, files)
+    else:
+        _to_folder(target, index, files)
 
 
 def _reason(error: Exception) -> str:
@@ -140,8 +141,18 @@ def _drop_layout(entry: dict[str, Any], files: dict[str, bytes]) -> None:
 
 def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
     for name, data in files.items():
-        with open(os.path.join(target, index["values"][name]["file"]), "wb") as file:
-            file.write(data)
+        entry = index["values"][name]
+        place = os.path.join(target, entry["file"])
+        try:
+            with open(place, "wb") as file:
+                file.write(data)
+        except OSError as error:  # a full disk: the others may have room
+            entry["errno"] = error.errno
+            del entry["file"]  # what is there is no whole value, or one of an earlier try
+            try:  # noqa: SIM105 - contextlib would be imported into every process of the program
+                os.remove(place)
+            except OSError:
+                pass
     part = os.path.join(target, INDEX + ".part")
     with open(part, "w", encoding="utf-8") as text:
         json.dump(index, text)

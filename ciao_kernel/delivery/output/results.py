@@ -17,7 +17,13 @@ from typing import Any
 
 from ciao_kernel.delivery import replica_files, replica_program, site_folder
 from ciao_kernel.delivery.input import input_loader, value_formats, value_layouts
-from ciao_kernel.delivery.output import keeper_program, large_values, result_views, result_writer
+from ciao_kernel.delivery.output import (
+    keeper_program,
+    large_values,
+    parquet_check,
+    result_views,
+    result_writer,
+)
 from ciao_kernel.delivery.output.large_values import LargeValues
 from ciao_kernel.delivery.output.result_writer import (
     FILES,
@@ -32,7 +38,7 @@ from ciao_kernel.delivery.output.values_message import entries, parsed
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Artifact, Job, JobSpec, Replica, Source, Status
-from ciao_kernel.model.spec import OUTPUT_FOLDER, event_files
+from ciao_kernel.model.outputs import OUTPUT_FOLDER, event_files
 from ciao_kernel.visible_text import visible
 
 KEEPER = f"{keeper_program.NAME}.py"
@@ -41,8 +47,11 @@ _FILES = f"{replica_program.NAME}.py"
 MESSAGE_FILE = "/dev/termination-log"
 """Default file of a container's termination message."""
 _INSTEAD = "write it to a file that %output names, or that is in a %volume."
-_PLACE = f"{site_folder.FOLDER}/results"
+PLACE = f"{site_folder.FOLDER}/results"
+"""Folder for the values of all replicas, in the folder of their job."""
 _RUN = "run-"
+_PACKAGES = {".safetensors": "safetensors", ".parquet": "pandas pyarrow"}
+"""What reads a value, by the suffix of its file."""
 
 
 def with_files(source: Source, spec: JobSpec) -> Source:
@@ -105,7 +114,7 @@ def folder(job_files: str | Path, replica: Replica, run: int = 0) -> Path:
         replica: The replica.
         run: Number of the run in warm replicas; 0 for any other job.
     """
-    place = Path(job_files) / _PLACE
+    place = Path(job_files) / PLACE
     return place / f"{_RUN}{run}" / str(replica) if run else place / str(replica)
 
 
@@ -138,7 +147,7 @@ def folders(header: str, job_files: Path) -> Callable[[str], Path] | None:
     Returns:
         None for a job that gives no values.
     """
-    return (job_files / _PLACE).joinpath if outputs.names(header) else None
+    return (job_files / PLACE).joinpath if outputs.names(header) else None
 
 
 def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
@@ -154,7 +163,7 @@ def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
     run = job.warm_run or _newest_run(job)
     first = [status.decided_by] if status.decided_by else []
     for replica in (*first, *job.replicas):
-        found = Results(folder(job.files, replica, run))
+        found = Results(folder(job.files, replica, run), of_pod=job.on_cluster)
         if found.arrived:
             return replica, found
     return None, found
@@ -164,7 +173,7 @@ def _newest_run(job: Job) -> int:
     """Return the last run of a warm job that gave values; 0 if there is none."""
     if not warm.is_warm(job.header):
         return 0
-    names = [one.name for one in (Path(job.files) / _PLACE).glob(f"{_RUN}*")]
+    names = [one.name for one in (Path(job.files) / PLACE).glob(f"{_RUN}*")]
     return max((int(name[len(_RUN) :]) for name in names if name[len(_RUN) :].isdigit()), default=0)
 
 
@@ -173,10 +182,11 @@ class Results(Mapping[str, Any]):
 
     Args:
         place: Result of :func:`folder`.
+        of_pod: True if they came from a pod: its tables are checked before they are read.
     """
 
-    def __init__(self, place: Path) -> None:
-        self.place, self._large = place, LargeValues(place)
+    def __init__(self, place: Path, *, of_pod: bool = True) -> None:
+        self.place, self._large, self._of_pod = place, LargeValues(place), of_pod
         index = None
         with contextlib.suppress(OSError):
             index = parsed((place / INDEX).read_text(encoding="utf-8"))
@@ -196,7 +206,8 @@ class Results(Mapping[str, Any]):
             entry = self._entries[name]
             layout = entry.get("layout")
             layout = layout if isinstance(layout, dict) else {}
-            self._read[name] = _value(self._path(name), str(entry.get("type")), layout)
+            path, kind = self._path(name), str(entry.get("type"))
+            self._read[name] = _value(path, kind, layout, self._of_pod)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -270,16 +281,17 @@ class Results(Mapping[str, Any]):
         return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {_INSTEAD}"
 
 
-def _value(path: Path, kind: str, layout: dict[str, Any]) -> Any:
+def _value(path: Path, kind: str, layout: dict[str, Any], of_pod: bool) -> Any:
     try:
+        if of_pod and path.suffix == ".parquet":
+            parquet_check.check(path)
         return input_loader.read(path, kind, layout)
     except ImportError as error:
-        if path.suffix == ".safetensors":
-            error.add_note(f"The value is the file {path}. `%pip install safetensors` reads it.")
+        if packages := _PACKAGES.get(path.suffix):
+            error.add_note(f"The value is the file {path}. `%pip install {packages}` reads it.")
             raise
-    return input_loader.read(
-        path, "", layout
-    )  # the kernel has no torch, for example: an array then
+    # The kernel has no torch, for example: an array then.
+    return input_loader.read(path, "", layout)
 
 
 def _texts(modules: Mapping[str, ModuleType]) -> dict[str, str]:

@@ -8,25 +8,20 @@ different files of one path, each file goes into a folder with the name of its r
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import file_lock, private_files
+from ciao_kernel import private_files
 from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.output import returned_places
 from ciao_kernel.delivery.output.large_values import LargeValues, is_value
+from ciao_kernel.delivery.output.returned_record import ReturnedRecord
 from ciao_kernel.delivery.replica_files import OWN
 from ciao_kernel.model import Replica
-from ciao_kernel.model.spec import OutputWay
-
-_Version = tuple[int, int, int]
-_RECORD, _LOCK = "returned.json", "returned.lock"
-_TAKEN = re.compile(r"[a-z]+-\d+(\.earlier|\.try-\d+)?\.(log|part)|\.followed|place\.json")
-"""Names of the logs and the record in that folder."""
+from ciao_kernel.model.outputs import OutputWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +51,12 @@ class ReturnedFiles:
         self, folder: Path, tries: int = 1, values: Callable[[str], Path] | None = None
     ) -> None:
         self._folder, self.tries, self._values = folder, tries, values
-        self._record: dict[str, Any] = {}
-        self._read_at: _Version | None = None
-        self._read()
+        self._record = ReturnedRecord(folder)
 
     @property
     def known(self) -> bool:
         """Return whether the files of some replica were fetched."""
-        return bool(self._record)
+        return bool(self._record.replicas)
 
     def receiver(self, replica: Replica) -> _Receiver:
         """Return what takes the files of a replica."""
@@ -84,8 +77,8 @@ class ReturnedFiles:
             way: How they came.
             pod: Uid of its pod, whose files do not change any more; "" if they may.
         """
-        with self._changing():
-            told = self._of(str(replica))
+        with self._record.changing():
+            told = self._record.of(str(replica))
             told["missing"] = self._of_user(listing.missing)
             told["left_out"] = self._of_user(listing.left_out)
             told["way"], told["try"], told["pod"] = str(way), self.tries, pod
@@ -101,16 +94,16 @@ class ReturnedFiles:
 
     def note_removed(self, replica: Replica) -> None:
         """Record that the files of a replica are no more where its pod has sent them."""
-        with self._changing():
-            self._of(str(replica))["removed"] = True
+        with self._record.changing():
+            self._record.of(str(replica))["removed"] = True
 
     def leaves_copy(self, replica: Replica, pod: str) -> bool:
         """Return whether what a pod has copied to a claim is all here, and may still be there.
 
         Files that could not be read have no other copy.
         """
-        self._read()
-        one = self._record.get(str(replica), {})
+        self._record.read()
+        one = self._record.replicas.get(str(replica), {})
         done = one.get("removed") or one.get("faults") or one.get("way") != str(OutputWay.CLAIM)
         return not done and self.has_all(replica, pod)
 
@@ -119,8 +112,8 @@ class ReturnedFiles:
 
         Another kernel of this machine may have brought them.
         """
-        self._read()
-        one = self._record.get(str(replica), {})
+        self._record.read()
+        one = self._record.replicas.get(str(replica), {})
         paths = (self._folder / about["at"] for about in one.get("files", {}).values())
         return one.get("pod") == pod and all(path.exists() for path in paths)
 
@@ -132,7 +125,7 @@ class ReturnedFiles:
         """Return all files, by their paths."""
         found: dict[str, tuple[int, list[str], list[int]]] = {}
         for replica, path in self._all():
-            one = self._of(replica)["files"][path]
+            one = self._record.of(replica)["files"][path]
             _, who, tries = found.setdefault(one["at"], (one["size"], [], []))
             who.append(replica)
             tries.append(one.get("try", 1))
@@ -149,7 +142,7 @@ class ReturnedFiles:
     def of_replicas(self) -> Iterator[tuple[str, str, Path]]:
         """Yield each file's replica, its path beside the program, and its place here."""
         for replica, path in self._all():
-            yield replica, path, self._folder / self._of(replica)["files"][path]["at"]
+            yield replica, path, self._folder / self._record.of(replica)["files"][path]["at"]
 
     def missing(self) -> tuple[str, ...]:
         """Return the words that named nothing in any replica."""
@@ -185,7 +178,7 @@ class ReturnedFiles:
         """Return what replicas of this try had."""
         return {
             replica: one
-            for replica, one in self._record.items()
+            for replica, one in self._record.replicas.items()
             if "missing" in one and one.get("try", 1) == self.tries
         }
 
@@ -203,29 +196,36 @@ class ReturnedFiles:
         Files of other replicas with the same path move out of the way, or back if all are equal
         now. A value has its place among the values.
         """
-        with self._changing():
+        with self._record.adding():
             if self._values is not None and is_value(path):
                 LargeValues(self._values(replica)).put(path, part, digest)
             else:
                 self._place(replica, path, part, digest)
 
     def _place(self, replica: str, path: str, part: Path, digest: str) -> None:
-        own = self._of(replica)["files"]
-        before = own.get(path)
+        before = self._record.of(replica)["files"].get(path)
         size = part.stat().st_size
-        own[path] = {"at": "", "size": size, "sha256": digest, "try": self.tries}
-        holders = {one: self._of(one)["files"][path] for one, known in self._all() if known == path}
-        present = (about for about in holders.values() if about["at"])
-        places = {about["sha256"]: self._folder / about["at"] for about in present}
-        if before and self._folder / before["at"] not in places.values():
+        own = {"at": "", "size": size, "sha256": digest, "try": self.tries}
+        self._record.put_file(replica, path, own)
+        holders = {
+            one: known["files"][path]
+            for one, known in self._record.replicas.items()
+            if path in known["files"]
+        }
+        present = {about["sha256"]: about["at"] for about in holders.values() if about["at"]}
+        leaving = {*present.values(), *([before["at"]] if before else [])}
+        targets = returned_places.choose(
+            self._folder, self._record.replicas, path, frozenset(leaving)
+        )
+        if before and before["at"] not in present.values():
             (self._folder / before["at"]).unlink(missing_ok=True)
-        if digest in places:
-            places[digest].unlink(missing_ok=True)
-        places[digest] = part
-        apart = len(places) > 1 or _TAKEN.fullmatch(path) is not None
-        targets: dict[str, str] = {}
+        if digest in present:
+            (self._folder / present[digest]).unlink(missing_ok=True)
+        places = {one: self._folder / at for one, at in present.items()} | {digest: part}
         for one, about in holders.items():
-            about["at"] = targets.setdefault(about["sha256"], f"{one}/{path}" if apart else path)
+            at = targets[about["sha256"]]
+            if at != about["at"]:
+                self._record.put_file(one, path, {**about, "at": at})
         self._move({places[one]: self._folder / at for one, at in targets.items()})
 
     def _move(self, moves: Mapping[Path, Path]) -> None:
@@ -243,41 +243,9 @@ class ReturnedFiles:
             part.replace(target)
 
     def _all(self) -> Iterator[tuple[str, str]]:
-        for replica, one in self._record.items():
+        for replica, one in self._record.replicas.items():
             for path in one["files"]:
                 yield replica, path
-
-    def _of(self, replica: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._record.setdefault(replica, {"files": {}})
-        return found
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Change the record, and files, alone: another kernel may follow the same job here."""
-        folder = self._folder / OWN
-        private_files.make_folders(folder, self._folder)
-        with file_lock.block(folder / _LOCK, required=False):
-            self._read()
-            yield
-            part = folder / f"{_RECORD}.part"
-            part.write_text(json.dumps(self._record), encoding="utf-8")
-            part.replace(folder / _RECORD)
-            self._read_at = _version(folder / _RECORD)
-
-    def _read(self) -> None:
-        """Read the record, unless it is as it was when it was read or written here."""
-        path = self._folder / OWN / _RECORD
-        with contextlib.suppress(OSError, ValueError):
-            if (version := _version(path)) == self._read_at:
-                return
-            found = json.loads(path.read_text(encoding="utf-8"))
-            self._record, self._read_at = found if isinstance(found, dict) else {}, version
-
-
-def _version(path: Path) -> _Version:
-    """Return what tells a written file from an earlier one."""
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _Receiver:

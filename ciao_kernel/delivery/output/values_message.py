@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
-from ciao_kernel.delivery.output import large_values
+from ciao_kernel.delivery.output import large_values, packed_tables
 from ciao_kernel.delivery.output.result_writer import INDEX, MARK
 
 _NAMES = re.compile(r'\{"names":\[[^\]]*\]')
@@ -41,9 +41,20 @@ def unpack(message: str, target: Path) -> bool:
         if not isinstance(data, str):
             file.unlink(missing_ok=True)  # of an earlier try
             continue
-        with contextlib.suppress(ValueError):
-            file.write_bytes(base64.b64decode(data, validate=True))
-    (target / INDEX).write_text(json.dumps(index), encoding="utf-8")
+        try:
+            came = base64.b64decode(data, validate=True)
+            if packed_tables.is_table(file.name):
+                came = packed_tables.unpacked(came)
+            file.write_bytes(came)
+        except ValueError:
+            file.unlink(missing_ok=True)
+    # Other followers write it too, also of this process or with its number in another pod.
+    part = target / f".{INDEX}.{secrets.token_hex(8)}"
+    try:
+        part.write_text(json.dumps(index), encoding="utf-8")
+        part.replace(target / INDEX)  # at once, because cells read it
+    finally:
+        part.unlink(missing_ok=True)
     return True
 
 

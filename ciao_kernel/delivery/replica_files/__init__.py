@@ -57,6 +57,7 @@ from ciao_kernel.delivery.replica_files.on_claim import (
     BUSY,
     remove_parts,
 )
+from ciao_kernel.delivery.replica_files.opening import open_inside
 from ciao_kernel.delivery.replica_files.requests import (
     main,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "fitting",
     "main",
     "mark",
+    "open_inside",
     "pattern",
     "read_mark",
     "reason",

@@ -154,6 +154,9 @@ def survey(
             total = int(read_mark(marks, TOO_LARGE))
         with contextlib.suppress(OSError, ValueError):
             found.faults.update(json.loads(read_mark(marks, NOT_COPIED)))
+    # Of a word whose copy has failed there may be no file here, though the program wrote some.
+    missing = [word for word in found.missing if word not in found.faults]
+    found = found._replace(missing=missing)
     return found, total
 
 

@@ -12,6 +12,7 @@ from ciao_kernel.delivery.replica_files.messages import (
     DATA,
     DONE,
     END,
+    FAULT,
     FILE,
     HEADER,
     read_in,
@@ -35,8 +36,11 @@ def receive(target: str) -> None:
             if kind == FILE:
                 told = json.loads(body)
                 place = os.path.join(target, told["path"]) if into else target + told["below"]
-                os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
-                temporary, runs = f"{place}.ciao-part", told["runs"]
+                folder = os.path.dirname(place)
+                os.makedirs(folder or ".", exist_ok=True)
+                # Short: the file's own name may be as long as a name can be.
+                temporary = os.path.join(folder, f".{os.urandom(6).hex()}.ciao-part")
+                runs = told["runs"]
                 part, digest = open(temporary, "wb"), hashlib.sha256()  # noqa: SIM115
             elif kind == DATA and part is not None:
                 digest.update(body)
@@ -48,6 +52,10 @@ def receive(target: str) -> None:
                 if runs:
                     os.chmod(temporary, os.stat(temporary).st_mode | 0o111)
                 os.replace(temporary, place)
+                temporary = ""
+            elif kind == FAULT and part is not None:  # the other side cannot read the rest of it
+                part.close()
+                os.remove(temporary)
                 temporary = ""
             elif kind == DONE:
                 write_out(HEADER.pack(DONE, 0))

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import select
-import stat
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from ciao_kernel.delivery.replica_files.messages import (
     pieces,
 )
 from ciao_kernel.delivery.replica_files.on_claim import locked, own_of_claim
+from ciao_kernel.delivery.replica_files.opening import open_inside
 
 _ABOUT_FILE, _LOG_NAMES = 256, 1 << 20
 """Bytes of the messages about a file, without its path, and of all such messages in a log."""
@@ -109,10 +109,8 @@ class Sender:
 
     def _gain(self, base: str, path: str, known: int) -> int:
         """Send the end of a file, or all if it has become shorter; return its size."""
-        with open(os.path.join(base, path), "rb", buffering=0) as file:
+        with open_inside(base, path) as file:
             about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                return known
             offset = known if known <= about.st_size else 0
             self._put(FILE, json.dumps({"path": path, "offset": offset}).encode())
             file.seek(offset)
@@ -126,11 +124,8 @@ class Sender:
         return os.environ.get(COPIED, base) if base == "." else base
 
     def _file(self, base: str, path: str, offset: int) -> None:
-        with open(os.path.join(base, path), "rb", buffering=0) as file:
+        with open_inside(base, path) as file:
             about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                self._fault(path, "it is no file any more")
-                return
             offset = offset if offset <= about.st_size else 0
             digest = hashlib.sha256()
             for data in pieces(file, offset):

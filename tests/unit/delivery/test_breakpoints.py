@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from ciao_kernel.delivery.inspection import breakpoints, debug_wire
+from ciao_kernel.delivery.inspection import breakpoints, debug_wire, process_state
 from ciao_kernel.delivery.inspection.breakpoints import Breakpoint, MarkerFilter
 from ciao_kernel.model import Replica
 
@@ -84,16 +86,36 @@ def test_a_marker_with_its_time_is_taken_out() -> None:
     )
 
 
-@pytest.mark.parametrize(("processes", "rank"), [("1", ""), ("2", "0")])
-def test_a_rank_alone_in_its_replica_has_no_number(
-    processes: str, rank: str, monkeypatch: pytest.MonkeyPatch
+def test_a_replica_and_its_readers_know_the_same_variables_of_ranks() -> None:
+    assert debug_wire._RANKS == process_state.LOCAL_RANKS
+
+
+OPEN_MPI = "OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE="
+
+
+@pytest.mark.parametrize(
+    ("given", "rank"),
+    [
+        ("", ""),
+        ("LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", ""),
+        ("LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "0"),
+        (f"LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 {OPEN_MPI}2", ""),  # mpirun counts those of the machine
+        (f"LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 {OPEN_MPI}4", "0"),
+        (f"{OPEN_MPI}2", "1"),  # in a pod
+        ("OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1", ""),
+        ("MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "1"),
+        ("LOCAL_RANK=0", ""),  # %framework=python
+        ("OMPI_COMM_WORLD_LOCAL_RANK=0", ""),  # %framework=jax
+        ("LOCAL_RANK=1", "1"),  # a launcher that tells no count
+        ("LOCAL_RANK=x LOCAL_WORLD_SIZE=2", ""),
+    ],
+)
+def test_a_process_has_the_number_that_its_launcher_gives_it(
+    given: str, rank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variables = {
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": processes,
-        "OMPI_COMM_WORLD_LOCAL_RANK": "1",  # of all ranks of the machine
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    }
+    variables = dict(word.split("=") for word in given.split())
+    for name in itertools.chain(*process_state.LOCAL_RANKS):
+        monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert debug_wire.rank() == rank
+    assert (process_state.rank_of(variables), debug_wire.rank()) == (rank, rank)

@@ -339,12 +339,13 @@ def defined(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+@pytest.mark.parametrize("method", ["", "    def text(self): return str(self.lr)\n"])
 def test_annotations_are_what_they_were_in_the_notebook(
-    tmp_path: Path, future: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, method: str, future: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """argparse takes the types of a dataclass's fields from them."""
     cell = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    lr: float = 0.1\n"
-    cell += "    def text(self): return str(self.lr)\n"
+    cell += method
     deliver_to = deliver(
         Source(SourceFile("ciao_cell.py"), imports=frozenset({"ciao_input"})),
         ["Config"],
@@ -358,6 +359,30 @@ def test_annotations_are_what_they_were_in_the_notebook(
     exec(compile(text, "x", "exec", dont_inherit=True), names)
     assert names["Config"].__annotations__ == {"lr": "float" if future else float}
     assert "annotations" not in names
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "from dataclasses import dataclass\n@dataclass\nclass",
+        "from typing import NamedTuple\nclass",
+    ],
+)
+def test_annotations_of_a_class_without_methods_may_name_what_is_not_there(
+    head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ciao_input", types.ModuleType("ciao_input"))
+    base = "(NamedTuple)" if "Named" in head else ""
+    cell = (
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING\n"
+        f"if TYPE_CHECKING:\n    from decimal import Decimal\n{head} Config{base}:\n"
+        "    price: Decimal | None = None\n"
+    )
+    found = program(tmp_path, "import ciao_input", ["Config"], defined(cell))
+    assert found.Config().price is None
+    plain = cell.replace("from __future__ import annotations\n", "")
+    quoted = plain.replace("Decimal | None =", "'Decimal | None' =")
+    assert program(tmp_path, "import ciao_input", ["Config"], defined(quoted)).Config()
 
 
 def test_a_function_that_assigns_a_global_variable_brings_it(tmp_path: Path) -> None:
@@ -467,6 +492,134 @@ def test_a_function_that_was_wrapped_after_its_definition_is_refused(
     assert f"decorator above def {name}," in caught.value.hint
 
 
+STEP = "LR, NAN, OLD = 0.1, float('nan'), 3\ndef other(): return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (
+            ["def step(lr=LR): return lr\n", "LR = 0.5\n"],
+            "the default of lr in step is not the value of LR now.",
+        ),
+        (["def step(*, lr=LR): return lr\n", "LR = 0.5\n"], "the default of lr in step"),
+        (["@timed\ndef step(a, lr=LR): return lr\n", "LR = 0.5\n"], "the default of lr in step"),
+        (
+            ["def step(f=other): return f()\n", "def other(): return 2\n"],
+            "the default of f in step is not the value of other",
+        ),
+        (["def step(lr=0.1): return lr\n", "step.__defaults__ = (2,)\n"], "the default of lr was"),
+        (
+            ["def step(lr=LR): return lr\n", "step.__defaults__ = (2,)\n"],
+            "the default of lr in step is not",
+        ),
+        (["def step(lr=0.1): return lr\n", "step.__defaults__ = None\n"], "a default of step was"),
+        (
+            ["def step(*, n=3): return n\n", "step.__kwdefaults__ = {'n': 1}\n"],
+            "the default of n was",
+        ),
+        (
+            ["class step:\n    def m(self, lr=LR): return lr\n", "LR = 0.5\n"],
+            "the default of lr in step.m",
+        ),
+        (
+            ["class step:\n    @staticmethod\n    def m(lr=LR): return lr\n", "LR = 0.5\n"],
+            "the default of lr in step.m is not the value of LR now.",
+        ),
+        (
+            [
+                "class step:\n    @property\n    def m(self): return 1\n"
+                "    @m.setter\n    def m(self, lr=LR): pass\n",
+                "LR = 0.5\n",
+            ],
+            "the default of lr in step",
+        ),
+        (["class step:\n    lr = LR\n", "LR = 0.5\n"], "step.lr is not the value of LR now."),
+        (
+            [
+                "class step:\n    lr = LR\n",
+                "def up():\n    global LR\n    LR = LR * 5\n",
+                "up()\n",
+            ],
+            "step.lr is not the value of LR now.",
+        ),
+        (
+            ["class step:\n    lr = LR\n", "[(LR := i) for i in range(3)]\n"],
+            "step.lr is not the value of LR now.",
+        ),
+        (
+            ["acc = []\ndef step(x, out=acc): out.append(x)\n", "step(1)\n", "acc = []\n"],
+            "the default of out in step is not the value of acc now.",
+        ),
+        (["class step:\n    lr = LR\n", "step.lr = 0.5\n"], "step.lr was changed after the class"),
+        (
+            [
+                "from dataclasses import dataclass\n@dataclass\nclass step:\n    lr: float = LR\n",
+                "LR = 0.5\n",
+            ],
+            "step.lr is not the value of LR now.",
+        ),
+        (
+            [
+                "from typing import NamedTuple\nclass step(NamedTuple):\n    lr: float = LR\n",
+                "LR = None\n",
+            ],
+            "step.lr is not the value of LR now.",
+        ),
+        (["def step(lr=LR): return lr\n", "del LR\n"], "step was defined with LR, which the note"),
+        (
+            ["class step:\n    lr = 2 * LR\n", "del LR\n"],
+            "step was defined with LR, which the note",
+        ),
+        (["@timed\ndef step(): return 1\n", "del timed\n"], "step was defined with timed, which"),
+    ],
+)
+def test_a_definition_that_took_a_value_which_is_another_now_is_refused(
+    cells: list[str], words: str
+) -> None:
+    """The text would take the present one."""
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["step"], after(TIMED, STEP, *cells))
+    assert caught.value.message.startswith("%input cannot take step: ")
+    assert words in caught.value.message
+    assert (
+        "that cell again" in caught.value.hint or "Run the cell that defines" in caught.value.hint
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def value(lr=LR, nan=NAN, f=other): return 2\n" + STEP,  # the cell runs once more
+        "rows = [1, NAN]\ndef value(rows=rows): return 2\nrows = [1, float('nan')]\n",
+        "import numpy as np\na = np.ones(2)\ndef value(a=a, b=LR): return 2\na = np.ones(3)\n",
+        "import numpy as np\na = np.ones(2)\ndef value(a=a): return 2\na = 1\n",
+        "import numpy as np\na = np.float32(1)\ndef value(a=a): return 2\na = 1.0\n",
+        "class S:\n    n = OLD\ndef go(): S.n += 1\ngo()\nOLD = 3\ndef value(): return S.n - 1\n",
+        "class S:\n    n = OLD\ndef value(): return S.n - 1\nsetattr(S, 'n', 5)\nOLD = 3\n",
+        "acc = []\nclass S:\n    n = acc\nS.n.append(1)\nacc = []  # as the cell has it\n"
+        "def fill(acc):\n    acc = [acc for acc in acc]\n    return acc\n"
+        "def value(): return len(S.n) + 2\n",
+        "class S:\n    n = 2\n    def m(self, n=n): return n\nn = 7\ndef value(): return S().m()\n",
+        "class B:\n    def __init_subclass__(cls): cls.n = 2\nclass C(B):\n    n = OLD\n"
+        "OLD = 1\ndef value(): return C.n\n",
+        "def value(f=fast if False else 2, g=False and fast, h=[fast for x in []]): return f\n",
+        "class C:\n    if OLD:\n        n = 2\n    else:\n        n = fast\n    m = n\n"
+        "    try:\n        k = fast\n    except NameError:\n        k = None\n"
+        "    name = __qualname__\ndef value(): return C.m\n",
+        "class A[T: Gone]:\n    def m[U](self, x: U, y: T) -> T: return 2\n"
+        "def value(): return A().m(1, 2)\n",
+    ],
+)
+def test_a_definition_that_has_the_values_of_the_notebook_is_delivered(
+    text: str, tmp_path: Path
+) -> None:
+    """In doubt too: a cell that runs again makes equal values that are other objects."""
+    if "[T" in text and sys.version_info < (3, 12):
+        pytest.skip("type parameters are new in Python 3.12")
+    assert program_of("value", after(STEP, text), tmp_path)["value"]() == 2
+
+
 KEPT = {
     "a decorator": TIMED + "@timed\ndef value():\n    return 1\n",
     "a decorated method": TIMED + "class C:\n    @timed\n    def m(self): return 1\n"
@@ -505,6 +658,9 @@ KEPT = {
     "        return self.__q()\n    @y.setter\n    def y(self, v): pass\n    @abstractmethod\n"
     "    def z(self): ...\n    for i in range(2): pass\nclass D(C):\n    def z(self):\n"
     "        return self.y\ndef value(): return D().z()\n",
+    "a default of a setter": "class C:\n    @property\n    def y(self): return 2\n"
+    "    @y.setter\n    def y(self, v=None): pass\n    @y.deleter\n    def y(self, v=1): pass\n"
+    "def value(): return C().y\n",
     "a function in the body": "def f(self): return 2\nclass C:\n    m = f\n"
     "def value(): return C().m()\n",
     "a decorator of the notebook": "def add(c):\n    c.x, c.y = (lambda self: 2), 1\n    return c\n"

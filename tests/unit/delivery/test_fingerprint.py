@@ -77,6 +77,25 @@ def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not seen(said("PIP_CACHE_DIR", "/other"))
 
 
+def test_a_new_password_for_the_index_of_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some clouds give out a token that is valid for an hour."""
+    index = "https://example.com/simple"
+    first, second = (index.replace("://", f"://token:{one}@") for one in ("one", "two"))
+    monkeypatch.setenv("PIP_INDEX_URL", first)
+    assert not seen(lambda: monkeypatch.setenv("PIP_INDEX_URL", second), index=index)
+    assert fingerprint.digest((), index) != fingerprint.digest((), f"{index}/other")
+
+
+def test_a_new_password_in_the_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.conf"
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+    text = "[global]\nindex-url = https://token:{}@example.com/simple\n"
+    file.write_text(text.format("one"))
+    assert not seen(lambda: file.write_text(text.format("two")), index="https://example.com/simple")
+
+
 @pytest.mark.parametrize("place", [".config/pip/pip.conf", ".pip/pip.conf", "own.conf"])
 def test_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str) -> None:
     file, folder = tmp_path / place, tmp_path / "wheels"

@@ -66,9 +66,12 @@ def test_the_error_names_the_line(folder: Path, line: str, message: str) -> None
 
 
 def test_an_interpreter_of_the_settings_has_no_line(folder: Path) -> None:
-    session = Session(Registry({}), Owner("a test"), Settings(storage=folder, python="a" * 5000))
-    with pytest.raises(EnvironmentFault, match=r"aaa…: File name too long\."):
+    named = Settings(storage=folder).with_values({"python": "a" * 5000}, "$CIAO_PYTHON")
+    session = Session(Registry({}), Owner("a test"), named)
+    with pytest.raises(EnvironmentFault, match=r"aaa…: File name too long\.") as caught:
         asyncio.run(session.run("%framework=tensorflow\n1\n", Display(), folder))  # type: ignore[arg-type]
+    assert "the setting python, which $CIAO_PYTHON sets" in caught.value.hint
+    assert "%python" not in caught.value.hint
 
 
 TAKES: dict[str, Callable[[str, Path], object]] = {

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ciao_kernel.delivery.input import ignore_files
 from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
 from ciao_kernel.errors import SourceError
 
@@ -93,6 +96,38 @@ def test_what_git_reads_in_a_line(tmp_path: Path, line: str) -> None:
     assert [name for name in names if home.excluded_by(name)] == [
         name for name in names if f"./{name}" in told
     ]
+
+
+PARTS = st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]"]), min_size=1, max_size=9)
+PATTERNS = st.lists(PARTS.map("".join) | st.just("**"), min_size=1, max_size=5)
+NAMES = st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=6)
+
+
+def fits(parts: list[str], names: list[str]) -> bool:
+    """Whether a pattern matches a path, by all ways to take folders for two stars."""
+    if not parts:
+        return not names
+    if parts == ["**"]:
+        return bool(names)
+    if parts[0] == "**":
+        return any(fits(parts[1:], names[at:]) for at in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], parts[0]) and fits(parts[1:], names[1:])
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(parts=PATTERNS, names=NAMES)
+def test_stars_match_as_they_do_one_by_one(parts: list[str], names: list[str]) -> None:
+    (rule,) = ignore_files.git("/" + "/".join(parts))
+    assert bool(rule.pattern.fullmatch("/".join(names))) == fits(parts, names)
+
+
+@pytest.mark.parametrize("line", ["*a" * 20 + "b", "*a" * 20 + "*/b", "**/a/" * 20 + "b"])
+@pytest.mark.parametrize("read", [ignore_files.git, ignore_files.docker, ignore_files.s2i])
+def test_many_stars_do_not_multiply(read: Any, line: str) -> None:
+    rules = read(line)
+    for path in ("a" * 250, "a/" * 500 + "a"):
+        for rule in rules if isinstance(rules, tuple) else rules.rules:
+            assert not rule.pattern.fullmatch(path)
 
 
 @pytest.mark.parametrize("line", ["*" * 40 + " data " + "*" * 40 + "!", "**/" * 40 + "data"])

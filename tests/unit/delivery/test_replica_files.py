@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery.replica_files import EVENT_FILES, VALUES, Found, find, fitting
-from ciao_kernel.model.spec import event_files
+from ciao_kernel.model.outputs import event_files
 from tests.helpers.rights import as_nobody
 
 

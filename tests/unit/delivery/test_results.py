@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,16 @@ def test_a_hostile_message_writes_no_other_file(tmp_path: Path, values: Any) -> 
     assert found.fault("value")
 
 
+def test_followers_in_one_process_save_the_values_at_once(tmp_path: Path) -> None:
+    """They, and kernels in two pods with one home, have one process number."""
+    text = message({"value": entry("value.json")})
+    with ThreadPoolExecutor(4) as threads:
+        saved = list(threads.map(lambda _: values_message.unpack(text, tmp_path), range(400)))
+    assert saved == [True] * 400
+    assert dict(results.Results(tmp_path)) == {"value": 1}
+    assert {path.name for path in tmp_path.iterdir()} == {".index.json", "value.json"}
+
+
 def test_arrays_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     place = tmp_path / "values"
@@ -96,12 +108,13 @@ def test_a_value_that_has_not_come_names_each_reason(tmp_path: Path) -> None:
     )
 
 
-def put(place: Path, path: str, text: str) -> str:
+def put(place: Path, path: str, content: str | bytes) -> str:
     """Take a file as from a pod; return what the message has of its digest."""
     part = place.parent / "part"
     part.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(text)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    data = content.encode() if isinstance(content, str) else content
+    part.write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
     LargeValues(place).put(path, part, digest)
     assert not part.exists()
     return digest[:16]
@@ -130,6 +143,33 @@ def test_a_large_value_is_the_file_of_its_own_message(tmp_path: Path) -> None:
     assert "value=[3]" in repr(results.Results(place))
     values_message.unpack(message({"value": large("0" * 16)}), place)
     assert dict(results.Results(place)) == {}
+
+
+def test_a_large_table_is_unpacked_when_it_comes(tmp_path: Path) -> None:
+    place, told = tmp_path / "values", {"type": "pandas.DataFrame", "file": "value.parquet"}
+    digest = put(place, ".ciao-values/value.parquet", zlib.compress(b"PAR1 and rows"))
+    values_message.unpack(message({"value": {**told, "size": 9000, "digest": digest}}), place)
+    assert list(results.Results(place)) == ["value"]
+    assert (place / "large" / "value.parquet").read_bytes() == b"PAR1 and rows"
+
+
+def test_a_large_table_that_becomes_too_large_is_refused(tmp_path: Path) -> None:
+    place, told = tmp_path / "values", {"type": "pandas.DataFrame", "file": "value.parquet"}
+    packed = zlib.compress(bytes((1 << 26) + 1))
+    digest = put(place, ".ciao-values/value.parquet", packed)
+    values_message.unpack(message({"value": {**told, "size": 9000, "digest": digest}}), place)
+    assert results.Results(place).fault("value") == (
+        "value has 9,000 bytes, and its file did not come back: the table has more than 67.1 MB, "
+        "too many for its file."
+    )
+    assert {path.name for path in (place / "large").iterdir()} == {".arrived.json"}
+
+
+def test_a_table_that_is_damaged_is_not_that_of_an_earlier_try(tmp_path: Path) -> None:
+    values_message.unpack(message({"value": entry("value.parquet", "PAR1")}), tmp_path)
+    assert list(results.Results(tmp_path)) == ["value"]
+    values_message.unpack(message({"value": entry("value.parquet", "x")}), tmp_path)
+    assert list(results.Results(tmp_path)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery.incoming_files import Listing
-from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output import results, returned_places
 from ciao_kernel.delivery.output.large_values import LargeValues
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.model import Job, Replica, State, Status
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.session import returned_values
+from tests.helpers.growth import is_linear
 
 FIRST, SECOND, THIRD = (Replica("worker", number) for number in range(3))
 
@@ -55,6 +56,7 @@ def test_two_who_take_the_files_of_one_job_lose_nothing_of_each_other(tmp_path: 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
 def test_a_record_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
     put(tmp_path, FIRST, "step", "1")
+    ReturnedFiles(tmp_path).note(FIRST, Listing())
     (record,) = tmp_path.rglob("returned.json")
     record.write_text(content)
     put(tmp_path, SECOND, "step", "1")
@@ -99,6 +101,81 @@ def test_equal_files_are_one_file(tmp_path: Path) -> None:
     put(tmp_path, THIRD, "log.csv", "b")
     assert (tmp_path / "worker-0/log.csv").read_text() == "a"
     assert (tmp_path / "worker-2/log.csv").read_text() == "b"
+
+
+@pytest.mark.parametrize("own_first", [True, False])
+def test_a_file_that_moves_apart_replaces_no_file_of_another_path(
+    tmp_path: Path, own_first: bool
+) -> None:
+    different = [(FIRST, "log.csv", "a"), (SECOND, "log.csv", "b")]
+    own = [(FIRST, "worker-0/log.csv", "own")]
+    for replica, path, text in (*own, *different) if own_first else (*different, *own):
+        put(tmp_path, replica, path, text)
+    assert contents(tmp_path) == {
+        ("worker-0", "log.csv"): "a",
+        ("worker-1", "log.csv"): "b",
+        ("worker-0", "worker-0/log.csv"): "own",
+    }
+    places = {one.at for one in ReturnedFiles(tmp_path).files()}
+    apart = "worker-0.files/log.csv" if own_first else "worker-0/worker-0/log.csv"
+    assert places == {"worker-0/log.csv", "worker-1/log.csv", apart}
+
+
+def test_the_files_that_are_in_their_places_take_little_time_at_each_new_one(
+    tmp_path: Path,
+) -> None:
+    def choose(number: int) -> None:
+        places = {one: f"worker-{one}/log.csv" for one in range(number)}
+        replicas = {
+            f"worker-{one}": {"files": {"log.csv": {"sha256": str(one), "at": at}}}
+            for one, at in places.items()
+        }
+        found = returned_places.choose(tmp_path, replicas, "log.csv", frozenset(places.values()))
+        assert found == {str(one): at for one, at in places.items()}
+
+    assert is_linear(choose, 2000)
+
+
+def test_the_place_of_a_file_that_the_user_has_removed_stays_its_own(tmp_path: Path) -> None:
+    put(tmp_path, FIRST, "worker-0/log.csv", "own")
+    (tmp_path / "worker-0/log.csv").unlink()
+    put(tmp_path, FIRST, "log.csv", "a")
+    put(tmp_path, SECOND, "log.csv", "b")
+    put(tmp_path, FIRST, "worker-0/log.csv", "newer")
+    assert set(contents(tmp_path).values()) == {"a", "b", "newer"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [(FIRST, "a", "1"), (SECOND, "a/b", "2")],
+        [(FIRST, "a/b", "1"), (SECOND, "a", "2")],
+        [(FIRST, "a", "1"), (SECOND, "a", "2"), (THIRD, "a/b", "3")],
+        [(FIRST, "worker-0", "1"), (FIRST, "log", "2"), (SECOND, "log", "3")],
+        [(FIRST, "log", "1"), (SECOND, "log", "2"), (FIRST, "worker-0", "3")],
+        [(FIRST, "worker-0", "1"), (SECOND, "worker-0", "2"), (THIRD, "worker-0", "3")],
+        [
+            (FIRST, "worker-0.files", "1"),
+            (FIRST, "worker-0", "2"),
+            (FIRST, "x", "3"),
+            (THIRD, "x", "4"),
+        ],
+        [(FIRST, "worker-0", "1"), (SECOND, "worker-0", "2"), (SECOND, "worker-0", "1")],
+    ],
+)
+def test_a_path_may_be_a_file_here_and_a_folder_there(
+    tmp_path: Path, files: list[tuple[Replica, str, str]]
+) -> None:
+    for replica, path, text in files:
+        put(tmp_path, replica, path, text)
+    assert contents(tmp_path) == {(str(replica), path): text for replica, path, text in files}
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def contents(folder: Path) -> dict[tuple[str, str], str]:
+    """The text of each file, by its replica and its path beside the program."""
+    found = ReturnedFiles(folder).of_replicas()
+    return {(replica, path): place.read_text() for replica, path, place in found}
 
 
 def test_the_replicas_of_a_file_are_named_in_their_order(tmp_path: Path) -> None:
@@ -169,6 +246,22 @@ def test_event_files_are_missed_in_the_last_try_alone(tmp_path: Path) -> None:
     assert said(2) == ""
     ReturnedFiles(tmp_path, 2).note(FIRST, none)
     assert "wrote no event files into runs" in said(2)
+
+
+def test_a_file_only_adds_to_what_is_recorded(tmp_path: Path) -> None:
+    """To write all of it for each file takes a time that grows with the square of the files."""
+    receiver, steps = ReturnedFiles(tmp_path).receiver(FIRST), set[int]()
+    for number in range(100):
+        old = {path: path.read_bytes() for path in tmp_path.rglob("returned.j*")}
+        part = receiver.part()
+        part.write_text("x")
+        receiver.place(f"{number:04}", part, "digest")
+        now = {path: path.read_bytes() for path in tmp_path.rglob("returned.j*")}
+        assert all(now[path].startswith(data) for path, data in old.items())
+        if old:  # the first file begins the journal
+            steps.add(sum(map(len, now.values())) - sum(map(len, old.values())))
+    assert len(steps) == 1
+    assert len(ReturnedFiles(tmp_path).files()) == 100
 
 
 def test_sizes_are_for_people() -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import base64
 import json
 import zipfile
+import zlib
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ciao_kernel.delivery.input import value_formats
-from ciao_kernel.delivery.output import results, values_message
+from ciao_kernel.delivery.output import parquet_check, results, values_message
 from ciao_kernel.delivery.output.result_writer import MARK
+from ciao_kernel.model import Job, Replica, State, Status
 
 numpy = pytest.importorskip("numpy")
 
 
 def back(place: Path, value: Any) -> tuple[str, results.Results]:
     """Write a value as a replica does, and take it as from its pod."""
-    suffix, data = value_formats.to_bytes("value", value, arrays=True)
+    suffix, data = value_formats.to_bytes("value", value, returned=True, sent=True)
     kind = value_formats.base_type(type(value))
     return suffix, given(place, f"value.{suffix}", data, kind)
 
@@ -87,7 +90,7 @@ def test_types_that_numpy_lacks_are_refused_also_where_safetensors_has_them() ->
     ml_dtypes = pytest.importorskip("ml_dtypes")
     with pytest.raises(ValueError, match="numpy files cannot store the type bfloat16"):
         value_formats.to_bytes(
-            "value", {"a": numpy.ones(2, ml_dtypes.bfloat16), "b": numpy.ones(2)}, arrays=True
+            "value", {"a": numpy.ones(2, ml_dtypes.bfloat16), "b": numpy.ones(2)}, returned=True
         )
 
 
@@ -123,7 +126,7 @@ def test_numbers_stay_json(tmp_path: Path, value: Any) -> None:
 )
 def test_others_are_refused_and_nothing_is_pickled(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        value_formats.to_bytes("value", value, arrays=True)
+        value_formats.to_bytes("value", value, returned=True)
 
 
 def test_a_notebook_hands_over_no_dict_of_arrays() -> None:
@@ -144,3 +147,89 @@ def test_a_pod_that_sends_something_else_as_arrays_is_not_believed(tmp_path: Pat
     with pytest.raises(zipfile.BadZipFile):
         given(tmp_path / "3", "value.npz", b"text")["value"]
     assert repr(given(tmp_path / "4", "value.npz", b"text")) == "<results: value=dict (4 bytes)>"
+
+
+def table(**columns: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+@pytest.mark.parametrize("make", ["many", "types", "missing", "empty"])
+def test_a_table_comes_back_as_it_was(tmp_path: Path, make: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    value = {
+        "many": lambda: table(word=["the same"] * 5000, flag=[True] * 5000),
+        "types": lambda: table(
+            kind=pandas.Categorical(["a", "b", "a"]),
+            when=pandas.date_range("2026-01-01", periods=3, tz="Europe/Berlin"),
+            list=[[1, 2], [], None],
+            raw=[b"x", None, b""],
+            part=[{"a": 1.5}] * 3,
+        ),
+        "missing": lambda: table(nothing=[None] * 10_000, number=[float("nan")] * 10_000),
+        "empty": table,
+    }[make]()
+    suffix, found = back(tmp_path, value)
+    assert suffix == "parquet"
+    pandas.testing.assert_frame_equal(found["value"], value)
+    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "value.parquet"), value)
+
+
+def test_a_table_of_a_pod_is_not_much_larger_than_a_compressed_one() -> None:
+    """The message of a pod has room for 3,000 bytes."""
+    words = ["train", "validation", "test"]
+    value = table(part=[words[number % 3] for number in range(1000)], ok=["yes"] * 1000)
+    _, data = value_formats.to_bytes("value", value, returned=True, sent=True)
+    assert len(data) < 3000 < len(zlib.decompress(data))
+
+
+def test_a_table_that_the_kernel_would_not_unpack_travels_plain() -> None:
+    plain = b"PAR1" + bytes(1 << 26)
+    assert value_formats._packed(plain) == plain
+    assert zlib.decompress(value_formats._packed(plain[:-4])) == plain[:-4]
+
+
+def test_a_table_that_would_be_much_larger_in_memory_is_refused(tmp_path: Path) -> None:
+    frame = table(text=["x" * 1000] * 100)
+
+    def refused(place: str, **options: Any) -> str:
+        data = frame.to_parquet(engine="pyarrow", **options)
+        with pytest.raises(ValueError, match=r"value\.parquet ") as caught:
+            given(tmp_path / place, "value.parquet", data, "pandas.DataFrame")["value"]
+        assert caught.value.__notes__ == [
+            f"The value is the file {tmp_path / place / 'value.parquet'}; pandas.read_parquet "
+            "reads it if you trust the job."
+        ]
+        return str(caught.value)
+
+    assert refused("1", compression=None) == "value.parquet is compressed"  # by a dictionary
+    assert refused("2", use_dictionary=False) == "value.parquet is compressed"
+    prefixes = {"text": "DELTA_BYTE_ARRAY"}
+    options = {"compression": None, "use_dictionary": False, "column_encoding": prefixes}
+    assert refused("3", **options) == "value.parquet is compressed"
+
+
+def test_a_table_of_this_machine_has_any_size(tmp_path: Path) -> None:
+    """Its job is the user's own program, and its file is an ordinary one."""
+    value = table(text=["x" * 1000] * 1000, nothing=[None] * 1000)
+    _, data = value_formats.to_bytes("value", value, returned=True)
+    assert len(data) < 10_000
+    worker = Replica("worker", 0)
+    job = Job("j", "local", "python", (worker,), 1.0, folder=str(tmp_path), kind_of_place="folder")
+    given(results.folder(job.files, worker), "value.parquet", data, "pandas.DataFrame")
+    _, found = results.of_job(job, Status(State.SUCCEEDED, ()))
+    assert len(found["value"]) == 1000
+    _, found = results.of_job(replace(job, kind_of_place="namespace"), Status(State.SUCCEEDED, ()))
+    with pytest.raises(ValueError, match="compressed"):
+        found["value"]
+
+
+def test_a_table_of_many_missing_values_is_refused(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file, nothing = tmp_path / "value.parquet", pyarrow.nulls(1000, pyarrow.binary(1000))
+    options = {"compression": "none", "use_dictionary": False}
+    parquet.write_table(pyarrow.table({"a": nothing}), file, **options)
+    assert file.stat().st_size < 1000
+    parquet_check.check(file)
+    parquet_check.check(file, always=1_000_000)
+    with pytest.raises(ValueError, match="has too many values for its"):
+        parquet_check.check(file, always=900_000)

@@ -62,6 +62,15 @@ def test_a_line_that_a_run_left_open_is_ended() -> None:
     assert marks.lines(log, 2) == b""
 
 
+def test_lines_of_a_run_whose_begin_the_log_has_lost_are_those_before_its_end() -> None:
+    log = b"one\n" + marker(END) + b"noise\n" + marker('{"ev":"begin","id":2}') + b"two\n"
+    assert [marks.lines(log, number) for number in (1, 2, 3)] == [b"one\n", b"two\n", b""]
+    assert not marks.is_whole(log)
+    whole = b"noise\n" + marker('{"ev":"ready"}') + b"noise\n" + marker(END)
+    assert marks.is_whole(whole)
+    assert marks.lines(whole, 1) == b""
+
+
 def test_times_before_lines_do_not_hide_markers() -> None:
     stamp = b"2026-11-24T23:00:00.123456789Z "
     log = stamp + b"one\n" + stamp + marker(END)[1:] + stamp + b"two\n"

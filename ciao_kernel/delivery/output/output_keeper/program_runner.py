@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
@@ -68,8 +70,19 @@ def run(
         _signal(program, number)
     code = _exit_code(program)
     if copies and not stopped:
-        copy(files, marks, copies, limit, words, skip)
+        try:
+            copy(files, marks, copies, limit, words, skip)
+        except OSError as error:  # a full disk: the program has ended as it has
+            _say_not_copied(files, marks, words, files.reason(error))
     return code if code >= 0 else 128 - code
+
+
+def _say_not_copied(files: Any, marks: str, words: list[str], why: str) -> None:
+    """Say in the replica's log, and to the other container, that no files come back."""
+    with contextlib.suppress(OSError):
+        print("ciao: the files of %output could not be copied: " + why, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError), open(os.path.join(marks, files.NOT_COPIED), "w") as file:
+        json.dump(dict.fromkeys(words, why), file)
 
 
 def _signal(program: Popen[bytes], number: int) -> None:

@@ -14,7 +14,7 @@ from ciao_kernel.delivery.output.output_keeper.program_end import (
 )
 
 _AFTER_CONTACT = 20.0
-"""Seconds for which files are kept after a fetch has begun, if it does not go on."""
+"""Seconds for which files are kept at least after the last contact with a fetch."""
 
 
 def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
@@ -29,11 +29,20 @@ def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
     if words and gives_nothing(words):
         return
     while not any(os.path.exists(os.path.join(marks, name)) for name in ("taken", "stopped")):
-        until = ended + patience
+        contact = 0.0
         with contextlib.suppress(OSError):
-            at = os.stat(os.path.join(marks, "contact")).st_mtime
-            if at >= ended:
-                until = at + min(patience, _AFTER_CONTACT)
-        if time.time() > until:
+            contact = os.stat(os.path.join(marks, "contact")).st_mtime
+        if time.time() > kept_until(ended, patience, contact):
             break
         time.sleep(TICK)
+
+
+def kept_until(ended: float, patience: float, contact: float) -> float:
+    """Return the time until which files are kept: a fetch that was cut may begin again meanwhile.
+
+    Args:
+        ended: Time of the program's end.
+        patience: Seconds to wait for somebody who fetches them.
+        contact: Time of the last contact with a fetch; 0 if there was none.
+    """
+    return max(ended + patience, contact + min(patience, _AFTER_CONTACT))
