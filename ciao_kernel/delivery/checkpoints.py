@@ -91,10 +91,13 @@ def on_this_machine(spec: JobSpec, settings: Settings, job: str) -> Path | None:
             return Path(settings.checkpoint).expanduser() / (spec.name or job)
         place = CheckpointPlace().parse(settings.checkpoint)
     if place.claim not in settings.volumes:
+        own = bool(spec.checkpoint.claim)
+        of = "of %checkpoint" if own else "of %checkpoint, named by the setting checkpoint,"
+        alone = own and (not settings.checkpoint or is_folder(settings.checkpoint))
+        other = "; %checkpoint alone needs none" if alone else ""
         raise _refused(
-            f"the claim {place.claim} of %checkpoint has no folder on this machine.",
-            f"Name one: `%ciao config volumes={place.claim}=/some/folder`; %checkpoint alone "
-            "needs none.",
+            f"the claim {place.claim} {of} has no folder on this machine.",
+            f"Name one: `%ciao config volumes={place.claim}=/some/folder`{other}.",
         )
     folder = Path(settings.volumes[place.claim]).expanduser()
     if not folder.is_dir():

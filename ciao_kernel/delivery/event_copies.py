@@ -21,7 +21,7 @@ from ciao_kernel.delivery.replica_files import DATA, DONE, FILE
 from ciao_kernel.delivery.transfers import Damaged, Execute, size_text
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.model.spec import event_files as pattern
+from ciao_kernel.model.outputs import event_files as pattern
 
 _PAUSE = 3.0
 """Seconds between two looks at the files."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from ciao_kernel.delivery.incoming_files import IncomingFiles, Listing, Receiver, WrongDigest
 from ciao_kernel.delivery.replica_files import RELEASE
-from ciao_kernel.delivery.transfers import Damaged, Execute, called, failed
+from ciao_kernel.delivery.transfers import Damaged, Execute, called, failed, is_final
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 
 _log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Fetch:
                 except (ClusterFault, Refused) as error:
                     failed = 0 if self._files.news else failed + 1
                     damaged += isinstance(error, WrongDigest)
-                    known = isinstance(error, Refused) and error.code < 500
+                    known = is_final(error)
                     if self.arrived.is_set() and (known or self._release.is_set()):
                         return  # the replica has ended meanwhile
                     if known or max(failed, damaged) >= _TRIES:
@@ -152,8 +152,8 @@ class Fetch:
                 await self._execute(*streams)
             except (ClusterFault, Refused) as error:
                 _log.info("a replica that waits for its turn was not reached: %s", error.message)
-                if isinstance(error, Refused) and error.code < 500:
-                    return  # its pod is gone, or may not be entered
+                if is_final(error):
+                    return
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

@@ -13,7 +13,7 @@ from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Notice, Replica
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import Emit, Step
 from ciao_kernel.visible_text import short, visible
 

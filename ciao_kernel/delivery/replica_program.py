@@ -17,6 +17,7 @@ PARTS = (
     "messages",
     "marks",
     "finding",
+    "opening",
     "on_claim",
     "sender",
     "log_writer",

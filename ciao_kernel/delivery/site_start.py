@@ -5,12 +5,13 @@ of several processes get mixed. So a program that forks, as multiprocessing does
 from its first fork on.
 
 This file runs in replicas as ``sitecustomize``: command, lines and tracebacks of the program stay
-as they are. The image may have a ``sitecustomize`` of its own, which is imported too. Standard
-library, from Python 3.8 on; what it imports is imported into every process of the program. So not
-importlib: it imports warnings, and ``invalidate_caches`` in Python 3.13 all of importlib.metadata.
-"""
+as they are. The image may have a ``sitecustomize`` of its own, which is imported too. Imports of
+this file are made in every process of the program. So not importlib: it imports warnings, and
+``invalidate_caches`` in Python 3.13 all of importlib.metadata.
 
-from __future__ import annotations
+The parts need Python 3.8. An older Python only gets its own ``sitecustomize``, so Python 3.6 must
+understand this file: it has no ``from __future__ import annotations``.
+"""
 
 import os
 import sys
@@ -21,15 +22,8 @@ PARTS = ("ciao_result_writer", "ciao_stack_handler", "ciao_debugger", "ciao_post
 def start() -> None:
     """Start the parts that are in this folder, and import the next sitecustomize."""
     here = os.path.dirname(os.path.abspath(__file__))
-    for name in PARTS:
-        if os.path.isfile(os.path.join(here, name + ".py")):
-            sys.path.insert(0, here)
-            try:
-                part = __import__(name)
-            finally:
-                sys.path.remove(here)
-            part.start(here)
-    os.register_at_fork(before=_write_whole_lines)
+    if sys.version_info >= (3, 8):  # noqa: UP036 - the image's Python, not the kernel's
+        _start_parts(here)
     own = sys.modules.pop("sitecustomize")  # Python imports the next one by the same name
     sys.path[:] = [one for one in sys.path if os.path.abspath(one or ".") != here]
     try:
@@ -40,6 +34,18 @@ def start() -> None:
     finally:
         # Python takes the module from there when this one has been run.
         sys.modules.setdefault("sitecustomize", own)
+
+
+def _start_parts(here: str) -> None:
+    for name in PARTS:
+        if os.path.isfile(os.path.join(here, name + ".py")):
+            sys.path.insert(0, here)
+            try:
+                part = __import__(name)
+            finally:
+                sys.path.remove(here)
+            part.start(here)
+    os.register_at_fork(before=_write_whole_lines)
 
 
 def _write_whole_lines() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.delivery import replica_files, replica_program
-from ciao_kernel.delivery.replica_files import DATA, DONE, END, FILE, HEADER
-from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.delivery.replica_files import DATA, DONE, END, FAULT, FILE, HEADER, Found
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.value_types import Word
 from ciao_kernel.model import Job
@@ -32,10 +32,19 @@ _LOADER = (
 )
 _LARGEST = 1 << 24
 """Bytes of a message; a pod's bytes are foreign input."""
+_PASSING = frozenset({401, 408, 425, 429})
+"""Refusals below 500 that may pass: a gateway limits requests, or its session is being renewed."""
 
 
 class Damaged(BackendError):
     """A replica sent something else than whole files."""
+
+
+def is_final(error: BackendError) -> bool:
+    """Return whether another try would fail too: the pod is gone, or may not be entered."""
+    if isinstance(error, Refused):
+        return error.code < 500 and error.code not in _PASSING
+    return not isinstance(error, ClusterFault)
 
 
 def final(out: Callable[[bytes], object]) -> Callable[[bytes], None]:
@@ -108,8 +117,10 @@ def called(
     return [python, "-I", "-S", "-c", _LOADER, str(len(data))], Streams(out, err, given())
 
 
-async def send(execute: Execute, python: str, source: Path, target: str) -> int:
-    """Send a file or a folder to a replica; return the number of its files.
+async def send(execute: Execute, python: str, source: Path, target: str) -> Found:
+    """Send a file or a folder to a replica; return the files that went.
+
+    Those that cannot be read are among the faults, and the others go.
 
     Args:
         execute: Runs a command in the replica.
@@ -122,20 +133,31 @@ async def send(execute: Execute, python: str, source: Path, target: str) -> int:
     """
     words, done = bytearray(), bytearray()
     base, name = str(source.absolute().parent), source.absolute().name
-    paths = list(replica_files.find(base, [_literal(name)]).sizes)
+    found = await asyncio.to_thread(replica_files.find, base, [_literal(name)])
+    if not found.sizes:
+        return found
+    faults = dict(found.faults)
 
     async def rest() -> AsyncIterator[bytes]:
-        for path in paths:
-            digest = hashlib.sha256()
-            place = Path(base, path)
-            below = path.removeprefix(name)
-            with place.open("rb") as file:
+        for path in found.sizes:
+            try:
+                file = Path(base, path).open("rb")  # noqa: SIM115
+            except OSError as error:
+                faults[path] = replica_files.reason(error)
+                continue
+            with file:
                 runs = bool(os.fstat(file.fileno()).st_mode & 0o100)
-                told = {"path": path, "below": below, "runs": runs}
+                told = {"path": path, "below": path.removeprefix(name), "runs": runs}
                 yield _message(FILE, json.dumps(told).encode())
-                while data := await asyncio.to_thread(file.read, 1 << 18):
-                    digest.update(data)
-                    yield _message(DATA, data)
+                digest = hashlib.sha256()
+                try:
+                    while data := await asyncio.to_thread(file.read, 1 << 18):
+                        digest.update(data)
+                        yield _message(DATA, data)
+                except OSError as error:
+                    faults[path] = replica_files.reason(error)
+                    yield _message(FAULT, b"")
+                    continue
             yield _message(END, digest.hexdigest().encode())
         yield _message(DONE, b"")
 
@@ -143,7 +165,8 @@ async def send(execute: Execute, python: str, source: Path, target: str) -> int:
     code = await execute(*called(python, request, done.extend, words.extend, rest()))
     if code or done[:1] != DONE:
         raise BackendError(failed(code, bytes(words)))
-    return len(paths)
+    sizes = {path: size for path, size in found.sizes.items() if path not in faults}
+    return found._replace(sizes=sizes, faults=faults)
 
 
 def _literal(name: str) -> str:

@@ -9,14 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import debug_bridge, debug_wire, stack_reader
+from ciao_kernel.delivery.inspection import debug_bridge, debug_wire, process_state, stack_reader
+from ciao_kernel.frameworks import jax_rank, mpi_rank
 from ciao_kernel.model import Source, SourceFile
 
 FORKS = """
@@ -46,16 +47,24 @@ print("over")
 """
 
 
+Call = Callable[[str, Sequence[str]], Sequence[str]]
+
+
+def plain(python: str, program: Sequence[str]) -> Sequence[str]:
+    return (python, *program)
+
+
 class Program:
     """A process with the debugger of a replica.
 
     Args:
         folder: Folder of the program.
         text: The program.
+        call: Returns the command that runs a program with an interpreter.
         options: Those of :func:`ciao_kernel.delivery.inspection.with_files`.
     """
 
-    def __init__(self, folder: Path, text: str, **options: Any) -> None:
+    def __init__(self, folder: Path, text: str, call: Call = plain, **options: Any) -> None:
         self._folder = site_folder.path(str(folder))
         source = inspection.with_files(Source(SourceFile("program.py", text.encode())), **options)
         for file in (source.entry, *source.own):
@@ -64,7 +73,7 @@ class Program:
             path.write_bytes(file.data or b"")
         self.mark = f"CIAO_JOB={folder}"
         self.process = subprocess.Popen(
-            [sys.executable, str(folder / "program.py")],
+            call(sys.executable, (str(folder / "program.py"),)),
             env={**os.environ, "CIAO_JOB": str(folder), "PYTHONPATH": self._folder},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -148,6 +157,26 @@ def test_a_forked_process_stops_at_a_breakpoint_of_its_parent(programs: Any) -> 
     assert out == "child 7\n", err
 
 
+@pytest.mark.parametrize("call", [jax_rank.command, mpi_rank.command], ids=["jax", "mpi"])
+def test_a_prompt_shows_the_program_without_its_call(call: Call, programs: Any) -> None:
+    program = programs("def work():\n    breakpoint()\n    return 1\nwork()\n", call=call)
+    program.marker()
+    front = program.front_end()
+    front.hears()
+    stack = front.says("w")["out"]
+    assert re.findall(r"program\.py|<string>", stack) == ["program.py", "program.py"]
+    front.says("up")
+    assert "Oldest frame" in front.says("up")["out"]
+    said = ""
+    for _ in range(5):  # the lines of the program and the ends of its two frames
+        said = front.says("n")["out"]
+        assert "<string>" not in said
+        if "<module>()->None" in said:
+            break
+    assert "--Return--" in said
+    assert "threading.py" in front.says("n")["out"]  # the end of Python, as without ciao
+
+
 def test_a_signal_while_nobody_is_there_leaves_the_next_prompt(programs: Any) -> None:
     program = programs(RAISES)
     program.marker()
@@ -180,6 +209,35 @@ def test_only_a_process_with_a_front_end_is_open_elsewhere(programs: Any, tmp_pa
     folder.mkdir(0o700)  # as a killed process with the same number leaves it
     (folder / debug_wire.OPEN).write_text("1")
     assert program.connect() == debug_bridge.NOBODY
+
+
+def test_the_program_for_a_pod_carries_a_conversation(programs: Any, tmp_path: Path) -> None:
+    program = programs("breakpoint()\nprint('over')\n")
+    program.marker()
+    places = [site_folder.path(str(tmp_path))]
+
+    def carried(rank: str) -> subprocess.Popen[str]:
+        text = debug_bridge.program(program.mark, "", 0, places, rank)
+        command = [sys.executable, "-I", "-S", "-c", "exec(eval(input()))"]
+        pipe = subprocess.PIPE
+        made = subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert made.stdin
+        made.stdin.write(repr(text) + "\n")
+        made.stdin.flush()
+        return made
+
+    other = carried("1")
+    assert other.communicate() == ("", "")
+    assert other.returncode == debug_bridge.NOBODY
+    front = carried("")
+    assert front.stdin
+    assert front.stdout
+    assert "(Pdb)" in json.loads(front.stdout.readline())["prompt"]
+    front.stdin.write('{"line": "c\\n"}\n')
+    front.stdin.flush()
+    assert json.loads(front.stdout.readline())["end"] == "goes on"
+    front.communicate()
+    assert program.ends()[:2] == (0, "over\n")
 
 
 FAILS = """
@@ -354,25 +412,30 @@ def test_a_breakpoint_of_the_program_waits_for_ever(programs: Any) -> None:
 
 RANKS = """
 import os, subprocess, sys, time
-if "LOCAL_RANK" not in os.environ:
+NAME, COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+if NAME not in os.environ:
     started = [
         subprocess.Popen(
             [sys.executable, __file__],
-            env={**os.environ, "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+            env={**os.environ, NAME: str(rank), COUNT: "2"},
         )
         for rank in range(2)
     ]
     sys.exit(sum(one.wait() for one in started))
 print("on", flush=True)
-runs = os.environ["LOCAL_RANK"] == "1"
+runs = os.environ[NAME] == "1"
 while runs:
     time.sleep(0.01)
 breakpoint()
 """
 
 
-def test_a_process_of_a_replica_is_chosen_by_its_number(programs: Any) -> None:
-    program = programs(RANKS)
+@pytest.mark.parametrize(("name", "count"), process_state.LOCAL_RANKS)
+def test_a_process_of_a_replica_is_chosen_by_its_number(
+    name: str, count: str, programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    program = programs(RANKS.replace('"LOCAL_RANK", "LOCAL_WORLD_SIZE"', f'"{name}", "{count}"'))
     assert program.marker()["rank"] == "0"
     assert program.connect(rank="1") == debug_bridge.NOBODY
     assert program.process.stdout.read(6) == b"on\non\n"

@@ -17,6 +17,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.delivery.event_copies import EventCopies, take_returned
 from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_files import DATA, DONE, FILE, HEADER, HELD
 from ciao_kernel.errors import BackendError, NoSuchJob, Refused
@@ -175,6 +176,7 @@ def test_a_copy_that_cannot_be_completed_keeps_no_other_one_back(job: Job) -> No
         part = files.new_part()
         part.write_bytes(b"all")
         files.place(str(replica), f"logs/train/{NAME}", part, str(number))
+        files.note(replica, Listing())
     record = Path(job.files, ".ciao/returned.json")
     known = json.loads(record.read_text())
     of_first = known["worker-0"]["files"]
@@ -266,7 +268,10 @@ class Cluster(Pod):
 
 
 @tensorboard.needs_tensorboard
-def test_a_board_shows_the_event_files_of_a_pod_that_begins_late(job: Job, tmp_path: Path) -> None:
+def test_a_board_shows_the_event_files_of_a_pod_that_begins_late(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.05)
     folder = tmp_path / "pod"
     folder.mkdir()
     cluster: Any = Cluster(folder)
@@ -299,8 +304,9 @@ def test_a_board_shows_the_event_files_of_a_pod_that_begins_late(job: Job, tmp_p
 
 @pytest.mark.parametrize("followed", [False, True])
 def test_copying_ends_with_the_job_unless_a_cell_follows_its_tries(
-    job: Job, pod: Pod, followed: bool
+    job: Job, pod: Pod, monkeypatch: pytest.MonkeyPatch, followed: bool
 ) -> None:
+    monkeypatch.setattr(module, "_PAUSE", 0.05)
     cluster: Any = Cluster(pod.folder)
     cluster.job = job = replace(job, uid="17", place="team-a")
     cluster.over = True

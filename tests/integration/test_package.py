@@ -188,6 +188,28 @@ def test_another_programs_spec_is_never_touched(tmp_path: Path, content: str) ->
     assert (folder / "kernel.json").read_text() == content
 
 
+def test_a_refused_name_is_freed_by_the_command_that_the_message_has(home: Path) -> None:
+    """Notebooks of the first ciao name the kernel kubeflow, and its spec is still there."""
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = home / ".local/share/jupyter/kernels/kubeflow/kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text('{"argv": ["kubeflow-kernel", "{connection_file}"]}')
+    with pytest.raises(ValueError, match=r"; choose another name, or remove it by `(.*)`$") as said:
+        kernelspec.install(user=True, name="kubeflow")
+    assert str(said.value).endswith("`jupyter kernelspec remove kubeflow`")
+    KernelSpecManager().remove_kernel_spec("kubeflow")  # what the command does
+    assert kernelspec.install(user=True, name="kubeflow") == spec.parent
+
+
+def test_no_command_is_named_that_would_remove_another_spec(tmp_path: Path, home: Path) -> None:
+    kernelspec.install(user=True, name="mine")
+    other = tmp_path / "share/jupyter/kernels/mine"
+    other.mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"another kernel; choose another name$"):
+        kernelspec.install(prefix=str(tmp_path), name="mine")
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../up", "two words", "ciào", "a\n"])
 def test_bad_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a kernel's name"):

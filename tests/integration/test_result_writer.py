@@ -123,6 +123,20 @@ def test_a_traceback_stays_as_it_is(folder: Path) -> None:
     assert value(folder) == 1
 
 
+def test_a_value_that_the_disk_does_not_take_leaves_the_others(folder: Path) -> None:
+    (folder / "program.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "value, last = 'x' * 5000, 'ok'\n"
+    )
+    assert run(folder, str(folder / "program.py"), **{NAMES: "value last"}) == ""
+    found = results.Results(folder / "values")
+    assert dict(found) == {"last": "ok"}
+    assert found.fault("value") == (
+        "value has 5,002 bytes, and its file could not be written: File too large."
+    )
+    assert {path.name for path in (folder / "values").iterdir()} == {".index.json", "last.json"}
+
+
 def test_a_pod_gives_back_what_its_message_can_hold(folder: Path, tmp_path: Path) -> None:
     (folder / "program.py").write_text("small = 'ok'\nvalue = 'x' * 5000\nempty = ''\n")
     message = folder / "message"
@@ -237,6 +251,25 @@ def test_what_a_message_cannot_hold_becomes_files_of_the_deciding_replica(
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     LargeValues(place).put(f".ciao-values/{file.name}", file, digest)
     assert dict(results.Results(place)) == {"value": "x" * 5000, "small": "ok"}
+
+
+def test_a_table_travels_plain_and_packed_and_is_compressed_on_this_machine(
+    folder: Path, tmp_path: Path
+) -> None:
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    (folder / "program.py").write_text(
+        "import pandas as pd\nvalue = pd.DataFrame({'part': ['train', 'test'] * 500})\n"
+    )
+    message, place = folder / "message", tmp_path / "unpacked"
+    tables = []
+    for target in (message, folder / "values"):
+        assert run(folder, str(folder / "program.py"), target=str(target)) == ""
+    assert values_message.unpack(message.read_text(), place)
+    for files in (place, folder / "values"):
+        column = parquet.read_metadata(files / "value.parquet").row_group(0).column(0)
+        tables.append((column.compression, results.Results(files, of_pod=files == place)["value"]))
+    assert [compression for compression, _ in tables] == ["UNCOMPRESSED", "SNAPPY"]
+    pandas.testing.assert_frame_equal(tables[0][1], tables[1][1])
 
 
 @pytest.mark.parametrize("count", [30, 50])

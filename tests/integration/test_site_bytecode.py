@@ -26,6 +26,7 @@ print(sys.breakpointhook.__module__, *sorted({*sys.modules} - before))
 """Says whose breakpoint() it has, and what was imported for that; it imports nothing itself."""
 SLOW = {
     "typing", "re", "enum", "signal", "pathlib", "threading", "json", "subprocess", "warnings",
+    "ctypes",
     "importlib",  # the finders of Python 3.13 import importlib.metadata for invalidate_caches()
 }  # fmt: skip
 

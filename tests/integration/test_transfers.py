@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,66 +39,13 @@ from ciao_kernel.magics.directives import stored_volumes
 from ciao_kernel.model import Job, JobSpec, Replica, Source, SourceFile
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.session import copying
+from ciao_kernel.session.copied import Copied
+from ciao_kernel.session.copy_target import CopyTarget
+from tests.helpers.command_pod import Pod
 from tests.helpers.rights import ordinary_reader
 from tests.helpers.signals import wait_until_caught
 
 WORKER = Replica("worker", 0)
-
-
-@dataclass
-class Pod:
-    """Runs commands in a folder; each connection may be cut after so many bytes of its output."""
-
-    folder: Path
-    cuts: list[int] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
-    damages: bool = False
-    before: tuple[str, ...] = ()
-    runs: int = 0
-
-    async def execute(self, command: Sequence[str], streams: Streams) -> int:
-        self.runs += 1
-        room = self.cuts.pop(0) if self.cuts else None
-        process = await asyncio.create_subprocess_exec(
-            *self.before,
-            *command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            env={**os.environ, **self.env},
-        )
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
-
-        async def feed() -> None:
-            assert process.stdin
-            assert streams.input
-            async for data in streams.input:
-                process.stdin.write(data)
-                await process.stdin.drain()
-
-        feeding = asyncio.ensure_future(feed())
-        try:
-            while data := await process.stdout.read(1 << 15):
-                if self.damages and len(data) > 1000:
-                    data, self.damages = data[:-1] + bytes([data[-1] ^ 1]), False
-                if room is not None:
-                    data, room = data[:room], room - len(data)
-                streams.out(data)
-                if room is not None and room <= 0:
-                    raise ClusterFault("the connection was cut.")
-            streams.err(await process.stderr.read())
-            return await process.wait()
-        finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
-            process.stdin.close()  # otherwise its pipe outlives the loop
-            if process.returncode is None:
-                process.kill()
-                await process.stdout.read()  # otherwise asyncio waits for its pipe
-                await process.wait()
 
 
 @pytest.fixture
@@ -247,7 +194,7 @@ def test_a_file_that_arrives_damaged_each_time_ends_the_transfer(tmp_path: Path)
         wrong = (END, b"0" * 64)
         return await sends(ONE, *whole("model.pt", text)[:2], wrong)(command, streams)
 
-    into = copying._Target(tmp_path, "model.pt")
+    into = CopyTarget(tmp_path, "model.pt")
     with pytest.raises(ClusterFault, match=r"model\.pt arrived damaged"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9, pause=0).run())
     assert len(starts) == 6
@@ -260,7 +207,7 @@ def test_a_replica_that_falls_silent_is_given_up(tmp_path: Path) -> None:
         return 0
 
     async def work() -> None:
-        into = copying._Target(tmp_path, "model.pt")
+        into = CopyTarget(tmp_path, "model.pt")
         one = Fetch(execute, sys.executable, ["model.pt"], into, 10**9, silent=0.2)
         async with asyncio.timeout(30):
             await one.run()
@@ -406,7 +353,7 @@ def test_a_replica_that_sends_another_file_than_the_one_asked_for_is_refused(
     tmp_path: Path, path: str
 ) -> None:
     execute = sends(ONE, *whole(path, b"evil"), (DONE, b""))
-    into = copying._Target(tmp_path, "model.pt")
+    into = CopyTarget(tmp_path, "model.pt")
     with pytest.raises(transfers.Damaged, match="nobody has asked for"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     part = into.part()
@@ -422,7 +369,7 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
     tmp_path: Path, told: dict[str, object]
 ) -> None:
     execute = sends(ONE, *whole("model.pt", b"evil", **told), (DONE, b""))
-    into = copying._Target(tmp_path, "model.pt")
+    into = CopyTarget(tmp_path, "model.pt")
     with pytest.raises(transfers.Damaged, match=r"size|announced|else"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     assert not list(tmp_path.iterdir())
@@ -440,7 +387,7 @@ def test_a_replica_that_sends_the_same_file_again_and_again_is_refused(tmp_path:
 
 def test_the_limit_is_for_all_files_that_come_whatever_is_announced(tmp_path: Path) -> None:
     files = [message for number in range(3) for message in whole(f"model/{number}", b"1234")]
-    into = copying._Target(tmp_path / "here", "model")
+    into = CopyTarget(tmp_path / "here", "model")
     one = Fetch(sends(ONE, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
     with pytest.raises(BackendError, match="its files have 12 bytes, and fetchLimit is 10 bytes"):
         asyncio.run(one.run())
@@ -454,7 +401,7 @@ def test_the_number_of_files_has_a_limit(
     monkeypatch.setattr(incoming_files, "_MOST_FILES", 3)
     files = [message for number in range(4) for message in whole(f"model/{number}", b"")]
     told = (LIST, {"files": announced, "bytes": 0, "missing": [], "left_out": []})
-    into = copying._Target(tmp_path / "here", "model")
+    into = CopyTarget(tmp_path / "here", "model")
     one = Fetch(sends(told, *files, (DONE, b"")), sys.executable, ["model"], into, 10)
     with pytest.raises(BackendError, match="it has 4 files, and at most 3 are fetched"):
         asyncio.run(one.run())
@@ -467,10 +414,20 @@ def test_the_number_of_files_has_a_limit(
 def test_files_are_sent_whole_too(pod: Pod, tmp_path: Path, target: str, place: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a.txt").write_text("a")
-    count = asyncio.run(transfers.send(pod.execute, sys.executable, tmp_path / "data", target))
-    assert count == 1
+    sent = asyncio.run(transfers.send(pod.execute, sys.executable, tmp_path / "data", target))
+    assert sent.sizes == {"data/a.txt": 1}
     assert (pod.folder / place).read_text() == "a"
     assert not list(pod.folder.rglob("*.ciao-part"))
+
+
+def test_a_name_may_be_as_long_as_the_file_system_allows(pod: Pod, tmp_path: Path) -> None:
+    name = "n" * 255
+    (tmp_path / name).write_text("a")
+    asyncio.run(transfers.send(pod.execute, sys.executable, tmp_path / name, "in/"))
+    assert [path.name for path in (pod.folder / "in").iterdir()] == [name]
+    into = CopyTarget(tmp_path / "here" / name, "in")
+    asyncio.run(Fetch(pod.execute, sys.executable, [f"in/{name}"], into, 10**9).run())
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
 
 
 def test_a_folder_that_cannot_be_written_is_said(pod: Pod, tmp_path: Path) -> None:
@@ -488,7 +445,7 @@ def test_what_a_replica_names_is_cut_and_counted(tmp_path: Path) -> None:
     faults: list[tuple[bytes, object]] = [
         (FAULT, {"path": f"{n}" + "x" * 5000, "why": "y" * 5000}) for n in range(3000)
     ]
-    into = copying._Target(tmp_path, "model.pt")
+    into = CopyTarget(tmp_path, "model.pt")
     one = Fetch(sends(ONE, *faults, (DONE, b"")), sys.executable, ["model.pt"], into, 10**9)
     asyncio.run(one.run())
     assert len(one.listing.faults) == 2000
@@ -496,15 +453,23 @@ def test_what_a_replica_names_is_cut_and_counted(tmp_path: Path) -> None:
     assert max(map(len, one.listing.faults.values())) == 120
 
 
+@dataclass
+class Cluster:
+    """The backend of a job with one pod; a file may vanish when a command begins."""
+
+    pod: Pod
+    vanishing: Path | None = None
+
+    async def execute(self, job: Job, _: Replica, *words: Any) -> int:
+        if self.vanishing:
+            self.vanishing.unlink()
+        return await self.pod.execute(*words)
+
+
 def test_a_copy_names_what_could_not_be_copied(pod: Pod, tmp_path: Path) -> None:
     (pod.folder / "model/run.sh").chmod(0)
+    (pod.folder / "model/up").symlink_to(pod.folder)
     pod.before = ordinary_reader()
-
-    @dataclass
-    class Cluster:
-        async def execute(self, job: Job, _: Replica, *words: Any) -> int:
-            return await pod.execute(*words)
-
     python = tmp_path / "my env" / "python"
     python.parent.mkdir()
     python.symlink_to(sys.executable)
@@ -512,17 +477,83 @@ def test_a_copy_names_what_could_not_be_copied(pod: Pod, tmp_path: Path) -> None
     job = Job(
         "job", "kubernetes", "python", (WORKER,), 1.0, kind_of_place="namespace", header=header
     )
-    cluster: Any = Cluster()
+    cluster: Any = Cluster(pod)
 
-    def take(source: str) -> str:
+    def take(source: str) -> Copied:
         work = copying.take(cluster, job, WORKER, source, tmp_path / "here/", Settings())
         return asyncio.run(work)
 
-    assert take("model") == (
-        "1 file, 3.0 MB; these could not be copied: model/run.sh (Permission denied)"
+    copied = take("model")
+    assert copied.text == (
+        "1 file, 3.0 MB; "
+        "links to folders or out of the folder, and what is no file, are left out: model/up"
     )
+    assert copied.faults == {"model/run.sh": "Permission denied"}
     with pytest.raises(BackendError, match=r"nothing could be copied .*run\.sh \(Perm"):
         take("model/run.sh")
+    with pytest.raises(BackendError, match=r"nothing of model/up .* are left out: up\."):
+        take("model/up")
+
+
+@pytest.mark.parametrize("path", ["", ".", "model/.."])
+def test_a_dot_is_all_that_is_in_a_folder_of_a_pod(pod: Pod, tmp_path: Path, path: str) -> None:
+    for name in (".hidden", ".ciao/own"):
+        (pod.folder / name).parent.mkdir(exist_ok=True)
+        (pod.folder / name).write_text("a")
+    job = Job("job", "kubernetes", "python", (WORKER,), 1.0, kind_of_place="namespace")
+    cluster: Any = Cluster(pod)
+    settings = Settings(cluster_python=sys.executable)
+    here = tmp_path / "here"
+    told = asyncio.run(copying.take(cluster, job, WORKER, path, here, settings))
+    assert told.text == "3 files, 3.0 MB"
+    found = {str(one.relative_to(here)) for one in here.rglob("*") if one.is_file()}
+    assert found == {".hidden", "model/large.bin", "model/run.sh"}
+
+
+def test_files_of_this_machine_that_cannot_be_read_are_named_and_the_others_go(
+    pod: Pod, tmp_path: Path
+) -> None:
+    job = Job("job", "kubernetes", "python", (WORKER,), 1.0, kind_of_place="namespace")
+    settings = Settings(cluster_python=sys.executable)
+    (tmp_path / "data").mkdir()
+    for name in "abc":
+        (tmp_path / "data" / name).write_text(name)
+
+    def give(source: str, vanishing: str) -> Copied:
+        cluster: Any = Cluster(pod, tmp_path / vanishing)
+        work = copying.give(cluster, job, WORKER, tmp_path / source, "in", settings)
+        return asyncio.run(work)
+
+    copied = give("data", "data/b")
+    assert copied.text == "2 files, 2 bytes"
+    assert copied.faults == {"data/b": "it has vanished"}
+    assert sorted(path.name for path in (pod.folder / "in").iterdir()) == ["a", "c"]
+    with pytest.raises(BackendError, match=r"data/a cannot be read: it has vanished"):
+        give("data/a", "data/a")
+
+
+def test_a_replica_removes_its_part_of_a_file_whose_rest_does_not_come(pod: Pod) -> None:
+    async def rest() -> AsyncIterator[bytes]:
+        for name, last in (("a", (FAULT, b"")), ("b", (END, hashlib.sha256(b"x").hexdigest()))):
+            about = json.dumps({"path": name, "below": "", "runs": False})
+            for kind, text in ((FILE, about), (DATA, "x"), last):
+                body = text.encode() if isinstance(text, str) else text
+                yield HEADER.pack(kind, len(body)) + body
+        yield HEADER.pack(DONE, 0)
+
+    out = bytearray()
+    request = {"do": "receive", "path": "in/"}
+    command = transfers.called(sys.executable, request, out.extend, out.extend, rest())
+    assert asyncio.run(pod.execute(*command)) == 0
+    assert [path.name for path in (pod.folder / "in").iterdir()] == ["b"]
+
+
+def test_a_file_whose_rest_cannot_be_read_is_named(pod: Pod) -> None:
+    """The memory of a process can be opened, and not be read at its beginning."""
+    sent = asyncio.run(transfers.send(pod.execute, sys.executable, Path("/proc/self/mem"), "copy/"))
+    assert sent.sizes == {}
+    assert sent.faults == {"mem": "Input/output error"}
+    assert not list((pod.folder / "copy").iterdir())
 
 
 @pytest.fixture
@@ -605,6 +636,30 @@ def test_a_file_that_cannot_be_copied_for_the_other_container_is_named(
     assert equal(pod, tmp_path / "here")
 
 
+@pytest.mark.parametrize("taken", ["files", "too-large"])
+def test_a_program_succeeds_although_its_files_cannot_be_copied(
+    keeper: list[str], pod: Pod, tmp_path: Path, taken: str
+) -> None:
+    """As on a full disk: something else has the name of the folder, or of a mark."""
+    marks = tmp_path / "marks"
+    copies, limit = marks / "files", "10000000"
+    if taken == "files":
+        (marks / "files").write_text("")
+        copies, why = marks / "files/copies", "Not a directory"
+    else:
+        (marks / "too-large").mkdir()
+        limit, why = "1", "Is a directory"
+    command = program(keeper, marks, "print('done')", str(copies))
+    command[command.index("10000000")] = limit
+    done = subprocess.run(command, cwd=pod.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr == f"ciao: the files of %output could not be copied: {why}\n"
+    one = fetch(Pod(marks, env={HELD: str(marks), COPIED: str(copies)}), tmp_path / "here")
+    asyncio.run(one.run())
+    assert one.listing.faults == {"model/": why}
+    assert one.listing.missing == ("absent.txt",)  # another word of the fetch
+
+
 def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(
     keeper: list[str], pod: Pod, tmp_path: Path
 ) -> None:
@@ -680,13 +735,14 @@ def test_files_are_kept_as_long_as_the_kernel_shows_that_it_lives(pod: Pod, tmp_
             10**9,
             waits=True,
             alive=0.1,
-            unheard=20.0,
+            unheard=5.0,
         )
         running = asyncio.ensure_future(one.run())
         await one.arrived.wait()
-        for _ in range(220):  # these take longer than it would wait without them
-            await signs.acquire()
-        assert not running.done()
+        for _ in range(60):  # these take longer than it would wait without them
+            sign = asyncio.ensure_future(signs.acquire())
+            await asyncio.wait({sign, running}, return_when=asyncio.FIRST_COMPLETED)
+            assert not running.done()
         one.release()
         await running
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.delivery.input.ignore_files import repository
+from ciao_kernel.home_folder import home
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class Boundary:
         """Return the boundary for a notebook's folder."""
         own = Path(os.path.realpath(folder))
         above = Path(os.path.realpath(repository(folder.absolute())))
-        home = Path(os.path.realpath(Path("~").expanduser()))
+        real_home = Path(os.path.realpath(home()))
         # Some users keep the settings of their home in a repository; it still is no project.
-        wide = above != own and not home.is_relative_to(above)
+        wide = above != own and not real_home.is_relative_to(above)
         return cls((own, above) if wide else (own,))
 
     @property

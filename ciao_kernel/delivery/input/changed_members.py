@@ -15,7 +15,7 @@ NOTEBOOK = "__main__"
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPLIED = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 """Methods that Python itself makes static or class methods."""
-_HOLDERS = {
+HOLDERS = {
     staticmethod: "__func__",
     classmethod: "__func__",
     property: "fget",
@@ -46,14 +46,11 @@ def changed_members(kind: type, text: str) -> Changes:
     """
     node = ast.parse(text).body[0]
     assert isinstance(node, ast.ClassDef)
-    above = [base for base in kind.__mro__[1:] if "__init_subclass__" in vars(base)]
-    above = [base for base in above if base not in (object, Generic)]
-    hooks = [*above, *([] if type(kind) in (type, ABCMeta) else [type(kind)])]
-    if node.decorator_list or any(one.__module__ == NOTEBOOK for one in hooks):
+    if node.decorator_list or any(one.__module__ == NOTEBOOK for one in _hooks(kind)):
         return Changes()  # the notebook's own code may change it there as it did here
-    is_plain = not hooks and not hasattr(kind, "_fields")  # a NamedTuple
-    bound, last = _bound_names(text, kind.__name__), _last_statements(node)
-    own_state = _assigned_attributes(node)
+    is_plain = is_as_written(kind, node)
+    bound, last = bound_names(text, kind.__name__), last_statements(node)
+    own_state = assigned_attributes(node)
     code, values = list[str](), list[str]()
     for name, member in vars(kind).items():
         if name in own_state or (name in bound and name not in last):
@@ -72,6 +69,23 @@ def changed_members(kind: type, text: str) -> Changes:
     public = [name for name, one in last.items() if isinstance(one, _DEFS) and name[:2] != "__"]
     code += [name for name in public if is_plain and name not in vars(kind)]
     return Changes(tuple(code), tuple(values))
+
+
+def is_as_written(kind: type, node: ast.ClassDef) -> bool:
+    """Return whether nothing but the statements of a class makes its members.
+
+    Args:
+        kind: The class.
+        node: Its definition.
+    """
+    return not (node.decorator_list or _hooks(kind) or hasattr(kind, "_fields"))  # a NamedTuple
+
+
+def _hooks(kind: type) -> list[type]:
+    """Return the bases and the metaclass that run code when a class is defined."""
+    above = [base for base in kind.__mro__[1:] if "__init_subclass__" in vars(base)]
+    above = [base for base in above if base not in (object, Generic)]
+    return [*above, *([] if type(kind) in (type, ABCMeta) else [type(kind)])]
 
 
 def _is_changed(
@@ -131,7 +145,7 @@ def maker(member: Any) -> str:
 
 def _is_foreign(kind: type, member: Any) -> bool:
     """Return whether a member is a function that the notebook defines outside of the class."""
-    for one, attribute in _HOLDERS.items():  # any other value is not asked
+    for one, attribute in HOLDERS.items():  # any other value is not asked
         if issubclass(type(member), one):
             member = getattr(member, attribute)
     return (
@@ -141,8 +155,13 @@ def _is_foreign(kind: type, member: Any) -> bool:
     )
 
 
-def _bound_names(text: str, name: str) -> set[str]:
-    """Return the names that the body of a class binds, as the class has them."""
+def bound_names(text: str, name: str) -> set[str]:
+    """Return the names that the body of a class binds, as the class has them.
+
+    Args:
+        text: The definition of the class.
+        name: Its name.
+    """
     tables = [symtable.symtable(text, "<definition>", "exec")]
     while tables:  # type parameters have a table above that of the class
         table = tables.pop(0)
@@ -152,7 +171,7 @@ def _bound_names(text: str, name: str) -> set[str]:
     return set()
 
 
-def _last_statements(node: ast.ClassDef) -> dict[str, ast.stmt | ast.expr]:
+def last_statements(node: ast.ClassDef) -> dict[str, ast.stmt | ast.expr]:
     """Return the methods and the values of a class by their names, if that is simple to tell."""
     found: dict[str, ast.stmt | ast.expr] = {}
     for one in node.body:
@@ -169,7 +188,7 @@ def _last_statements(node: ast.ClassDef) -> dict[str, ast.stmt | ast.expr]:
     return found
 
 
-def _assigned_attributes(node: ast.ClassDef) -> set[str]:
+def assigned_attributes(node: ast.ClassDef) -> set[str]:
     """Return the attributes that a class gives to something else than ``self``: its own state."""
     return {
         one.attr

@@ -6,6 +6,9 @@ import ast
 import symtable
 import sys
 import types
+from typing import Any
+
+_BRANCHES = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.TryStar, ast.Match)
 
 
 def used(text: str) -> set[str]:
@@ -66,6 +69,22 @@ def at_definition(text: str, *, annotations: bool) -> frozenset[str]:
     return frozenset(used(text) | {one.get_name() for one in outer if one.is_referenced()})
 
 
+def certain_at_definition(text: str, *, annotations: bool) -> frozenset[str]:
+    """Return those of the names in :func:`at_definition` without which no definition succeeds.
+
+    Others may never be read: they are in a branch, or a handler catches their absence.
+
+    Args:
+        text: The definition.
+        annotations: Whether annotations count.
+    """
+    tree = _WithoutBranches(annotations).visit(ast.parse(text))
+    certain = used(ast.unparse(ast.fix_missing_locations(tree)))
+    # A name that a branch binds looks like a global one when the branch is missing.
+    found = at_definition(text, annotations=annotations) & certain
+    return frozenset(name for name in found if not name.startswith("__"))
+
+
 class _WithoutBodies(ast.NodeTransformer):
     """Removes what runs when a function is called."""
 
@@ -97,3 +116,23 @@ class _WithoutBodies(ast.NodeTransformer):
         if not self._annotations:
             node.annotation = ast.Constant(None)
         return self.generic_visit(node)
+
+
+class _WithoutBranches(_WithoutBodies):
+    """Also removes what may not run when the definition runs."""
+
+    def visit(self, node: ast.AST) -> Any:
+        match node:
+            case ast.IfExp(test=first) | ast.BoolOp(values=[first, *_]):
+                return self.visit(first)
+            case (
+                ast.ListComp(generators=[one, *_])
+                | ast.SetComp(generators=[one, *_])
+                | ast.DictComp(generators=[one, *_])
+                | ast.GeneratorExp(generators=[one, *_])
+            ):
+                return self.visit(one.iter)
+        for part in ("bound", "default_value"):  # of type parameters: they are read when asked for
+            if hasattr(node, part):
+                setattr(node, part, None)
+        return ast.Pass() if isinstance(node, _BRANCHES) else super().visit(node)

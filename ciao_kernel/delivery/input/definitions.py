@@ -7,6 +7,7 @@ read them.
 from __future__ import annotations
 import __future__
 
+import ast
 import builtins
 import functools
 import sys
@@ -17,7 +18,8 @@ from typing import Any
 
 from ciao_kernel.delivery.input import definition_names
 from ciao_kernel.delivery.input.changed_members import NOTEBOOK
-from ciao_kernel.delivery.input.source_texts import refused, source, unwrapped
+from ciao_kernel.delivery.input.code_objects import unwrapped
+from ciao_kernel.delivery.input.source_texts import refused, source
 
 _IPYTHON_NAMES = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
 """Names that every notebook has; ``open`` is IPython's wrapper of the builtin."""
@@ -57,7 +59,7 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
     for name in names:
         found.add(name)
     code = "\n\n".join(["\n".join(found.imports()), *found.definitions()]).strip() + "\n"
-    future = any(_has_future(variables[name]) for name in found.parts)
+    future = any(_has_future(variables[name], one.text) for name, one in found.parts.items())
     return Definitions(code, found.values, future)
 
 
@@ -114,7 +116,9 @@ class _Collection:
         text = source(name, value, requested, self.variables)
         try:
             used = definition_names.used(text)
-            first = definition_names.at_definition(text, annotations=not _has_future(value))
+            evaluated = not _has_future(value, text)
+            first = definition_names.at_definition(text, annotations=evaluated)
+            certain = definition_names.certain_at_definition(text, annotations=evaluated)
             builds_on_itself = own in definition_names.at_definition(text, annotations=False)
         except SyntaxError:
             why = f"the source of {name} cannot be told from the lines around it."
@@ -123,6 +127,9 @@ class _Collection:
         if builds_on_itself:
             why = f"{own} builds upon an older {own}."
             raise refused(why, "Give the older one another name.", requested)
+        if gone := sorted(one for one in certain if not self._is_known(one) and one != own):
+            why = f"{own} was defined with {gone[0]}, which the notebook does not have any more."
+            raise refused(why, f"Run the cell that defines {gone[0]} again.", requested)
         if own != name:
             text = f"{text}\n{name} = {own}\n"
         known = {
@@ -131,6 +138,9 @@ class _Collection:
             if one in self.variables and not _is_builtin(one, self.variables[one])
         }
         return _Part(text, frozenset(known & first - {own}), frozenset(known - first))
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.variables or hasattr(builtins, name) or name in _IPYTHON_NAMES
 
     def imports(self) -> list[str]:
         """Return the lines that import what the definitions use."""
@@ -193,13 +203,28 @@ class _Collection:
         return found
 
 
-def _has_future(value: Any) -> bool:
+def _has_future(value: Any, text: str) -> bool:
     """Return whether code of the notebook keeps annotations as text."""
     if not is_code(value) or getattr(value, "__module__", "") != NOTEBOOK:
         return False
     members = vars(value).values() if isinstance(value, type) else (value,)
     codes = (getattr(unwrapped(one), "__code__", None) for one in members)
-    return any(code.co_flags & __future__.annotations.compiler_flag for code in codes if code)
+    compiled = any(code.co_flags & __future__.annotations.compiler_flag for code in codes if code)
+    return compiled or (isinstance(value, type) and _keeps_text(value, text))
+
+
+def _keeps_text(kind: type, text: str) -> bool:
+    """Return whether the annotations of a class, which may have no methods, are their source."""
+    kept = vars(kind).get("__annotations__", {})
+    bodies = [one.body for one in ast.parse(text).body if isinstance(one, ast.ClassDef)]
+    for statement in (one for body in bodies for one in body):
+        match statement:
+            case ast.AnnAssign(ast.Name(name), annotation):
+                # A named tuple makes a reference of a text.
+                value = getattr(kept.get(name), "__forward_arg__", kept.get(name))
+                if isinstance(value, str) and value == ast.unparse(annotation):
+                    return True
+    return False
 
 
 def _is_builtin(name: str, value: Any) -> bool:

@@ -27,7 +27,7 @@ _CLASSES = {
     "space": r"\t\n\r ", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
 """Git's character classes, which contain only English letters."""
-_STAR = "[^/]*"
+_STAR, _FIRST = "[^/]*", "[^/]*?"
 _NOTHING = "(?!)"
 
 
@@ -223,14 +223,21 @@ def repository(folder: Path) -> Path:
 
 
 def _pattern(parts: Sequence[str], deep: bool, no: str = "^") -> re.Pattern[str]:
-    """Return the regular expression of a line; ``no`` has the characters that negate a set."""
-    found = ""
+    """Return the regular expression of a line; ``no`` has the characters that negate a set.
+
+    Lines may be foreign, so what is between two ``**`` is matched where it comes first, and never
+    tried again behind that place: another ``**`` follows, which takes any folders.
+    """
+    found, start = "", -1  # where the last ** begins
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if deep and part == "**":
             if not last and parts[number + 1] == "**":  # several mean the same as one
                 continue
-            found += ".+" if last else "(?:.*/)?"
+            if start >= 0:
+                found = f"{found[:start]}(?>{found[start:]})"
+            start = len(found)
+            found += ".+" if last else "(?:.*?/)??"
             continue
         found += _part(part, no) + ("" if last else "/")
     try:
@@ -240,13 +247,18 @@ def _pattern(parts: Sequence[str], deep: bool, no: str = "^") -> re.Pattern[str]
 
 
 def _part(text: str, no: str) -> str:
-    """Translate a name with ``*``, ``?``, ``[a-z]``, ``[^a-z]`` and backslash escapes."""
-    found, at = "", 0
+    """Translate a name with ``*``, ``?``, ``[a-z]``, ``[^a-z]`` and backslash escapes.
+
+    What is between two stars is matched where it comes first: the second star takes the rest.
+    """
+    before, found, at = "", "", 0  # up to the last star, and from there on
     while at < len(text):
         character = text[at]
         if character == "*":
-            # Several mean the same as one, but the match would take forever.
-            found += "" if found.endswith(_STAR) else _STAR
+            if found.startswith(_STAR) and found != _STAR:
+                before, found = f"{before}(?>{_FIRST}{found[len(_STAR) :]})", _STAR
+            elif found != _STAR:  # several mean the same as one
+                before, found = found, _STAR
         elif character == "?":
             found += "[^/]"
         elif character == "[":
@@ -261,7 +273,7 @@ def _part(text: str, no: str) -> str:
         else:
             found += re.escape(character)
         at += 1
-    return found
+    return before + found
 
 
 def _inside(text: str, at: int) -> tuple[str, int]:

@@ -9,14 +9,19 @@ import ast
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
 from ciao_kernel.delivery.input.changed_members import NOTEBOOK, changed_members, constant, maker
+from ciao_kernel.delivery.input.code_objects import is_equal, unwrapped
+from ciao_kernel.delivery.input.taken_values import changed_default, other_constants, other_fields
 from ciao_kernel.errors import SpecError
 
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_DEFS, *_COMPREHENSIONS, ast.ClassDef, ast.Lambda)
+"""Code whose variables are its own."""
 _OTHER_CELLS = frozenset(
     {"ciao", "file", "pypy", "python", "python2", "python3", "script", "timeit", "writefile"}
 )
@@ -51,6 +56,11 @@ def source(variable: str, value: Any, requested: str, variables: Mapping[str, An
         text = f"{name}.{members[0]} was changed after the class was defined."
         hint = f"Put it into the body of class {name}, and run that cell again."
         raise refused(text, hint, requested)
+    text = _changed_variable(value, found, variables) if is_class else ""
+    if _parsed(found):
+        text = text or changed_default(found, value, variables)
+    if text:
+        raise refused(text, f"Run the cell that defines {name} again.", requested)
     if not is_class and _has_own_wrapper(value) and not _has_decorator(found):
         text = f"another function wraps {name}, after its definition."
         hint = f"Write it as a decorator above def {variable}, and run that cell again."
@@ -61,14 +71,6 @@ def source(variable: str, value: Any, requested: str, variables: Mapping[str, An
 def refused(message: str, hint: str, name: str) -> SpecError:
     """Return the error for code that cannot be delivered."""
     return SpecError(f"%input cannot take {name}: {message}", hint, directive="input", word=name)
-
-
-def unwrapped(value: Any) -> Any:
-    """Return the function inside its decorators."""
-    try:
-        return inspect.unwrap(value) if callable(value) else value
-    except ValueError:  # it wraps itself
-        return value
 
 
 def _has_own_wrapper(value: Any) -> bool:
@@ -89,8 +91,75 @@ def _has_own_wrapper(value: Any) -> bool:
 def _changed(kind: type, text: str, variables: Mapping[str, Any]) -> list[str]:
     """Return the members of a class that are lost with its text."""
     found = changed_members(kind, text)
-    lost = (name for name in found.values if _is_set(kind, name, variables))
+    values = [*found.values, *(name for name, _ in other_constants(kind, text, variables))]
+    lost = (name for name in values if _is_set(kind, name, variables))
     return [*found.code, *lost]
+
+
+def _changed_variable(kind: type, text: str, variables: Mapping[str, Any]) -> str:
+    """Return a sentence about a variable that a class has taken and whose value is another now."""
+    found = other_constants(kind, text, variables)
+    others = (one for one in found if _is_rebound(*one, variables))
+    for member, name in (*other_fields(kind, text, variables), *others):
+        own = f"{kind.__name__}.{member}"
+        return f"{own} is not the value of {name} now."
+    return ""
+
+
+def _is_rebound(member: str, name: str, variables: Mapping[str, Any]) -> bool:
+    """Return whether cells have bound a variable again, and none sets the member of a class."""
+    found = set[object]()
+    for _, body in _history(variables):
+        for node in (inner for one in body for inner in ast.walk(one)):
+            match node:
+                case ast.Call(ast.Name("setattr"), [_, one, *_]):
+                    if not isinstance(one, ast.Constant) or one.value == member:
+                        return False
+            if _sets(node, member):
+                return False
+        found.update(_bindings(body, name))
+    return len(found) > 1
+
+
+def _bindings(body: Iterable[ast.AST], name: str) -> Iterator[object]:
+    """Yield what binds a variable when a cell runs: the text of a literal, else the node.
+
+    A cell that runs again binds the same literal, which is no change: the class may have filled a
+    list that it had taken.
+    """
+    queue = list(body)
+    while queue:
+        match queue.pop():
+            case ast.Assign([ast.Name(id=one)], value) if one == name and _is_literal(value):
+                yield ast.dump(value)
+            case ast.Name(id=one, ctx=ast.Store()) as node if one == name:
+                yield node
+            case node if isinstance(node, _SCOPES):
+                yield from _bindings_from_inside(node, name)
+            case node:
+                queue += ast.iter_child_nodes(node)
+
+
+def _bindings_from_inside(scope: ast.AST, name: str) -> Iterator[object]:
+    """Yield what binds a variable of the notebook from inside a function or a comprehension."""
+    inside = list(ast.walk(scope))
+    is_global = any(isinstance(one, ast.Global) and name in one.names for one in inside)
+    for one in inside:
+        match one:
+            case ast.Name(id=bound, ctx=ast.Store()) as node if is_global and bound == name:
+                yield node
+            case ast.NamedExpr(ast.Name(bound) as node) if bound == name and isinstance(
+                scope, _COMPREHENSIONS
+            ):
+                yield node
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return False
+    return True
 
 
 def _is_set(kind: type, name: str, variables: Mapping[str, Any]) -> bool:
@@ -219,7 +288,7 @@ def _magic_text(node: ast.stmt) -> str:
 
 def _is_compiled(node: ast.stmt, code: CodeType) -> bool:
     """Return whether a definition has the code of a function."""
-    return any(_is_equal(one, code) for one in _codes(node))
+    return any(is_equal(one, code) for one in _codes(node))
 
 
 def _codes(node: ast.stmt) -> list[CodeType]:
@@ -237,18 +306,4 @@ def _has_code(kind: type, node: ast.ClassDef) -> bool:
         _is_compiled(node, method.__code__)
         for method in methods
         if isinstance(method, FunctionType) and method.__qualname__.startswith(f"{kind.__name__}.")
-    )
-
-
-def _is_equal(one: CodeType, other: CodeType) -> bool:
-    """Return whether code does the same, wherever its lines are."""
-    parts = [
-        (code.co_code, code.co_names, code.co_varnames, len(code.co_consts))
-        for code in (one, other)
-    ]
-    return parts[0] == parts[1] and all(
-        _is_equal(a, b)
-        if isinstance(a, CodeType) and isinstance(b, CodeType)
-        else (type(a), a) == (type(b), b)
-        for a, b in zip(one.co_consts, other.co_consts, strict=True)
     )

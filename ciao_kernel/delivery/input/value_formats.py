@@ -30,6 +30,8 @@ _SUFFIXES = {
     },
 }
 """File suffix by package and name of a type."""
+_TIMES, _ALWAYS = 32, 1 << 26
+"""How many times its size a packed table may have, and bytes that any may have."""
 
 
 def suffix_of(kind: type) -> str:
@@ -49,13 +51,18 @@ def _known_bases(kind: type) -> Iterator[tuple[str, str]]:
             yield f"{package}.{base.__name__}", suffix
 
 
-def to_bytes(name: str, value: Any, *, arrays: bool = False) -> tuple[str, bytes]:
+def to_bytes(
+    name: str, value: Any, *, returned: bool = False, sent: bool = False
+) -> tuple[str, bytes]:
     """Return the suffix and the bytes of a value's file.
 
     Args:
         name: Name of the variable, which becomes that of a column without one.
         value: Its value.
-        arrays: Store a dict of arrays or tensors too, such as the weights of a model.
+        returned: The value comes back from a replica. A dict of arrays or tensors is stored too,
+            such as the weights of a model.
+        sent: The value leaves a pod. Tables are not compressed, because the kernel refuses a file
+            that may be much larger in memory (parquet_check.py), but packed as a whole.
 
     Raises:
         NotStorable: No format supports the type of the value, or of a part of it.
@@ -63,12 +70,12 @@ def to_bytes(name: str, value: Any, *, arrays: bool = False) -> tuple[str, bytes
     """
     suffix = suffix_of(type(value))
     if suffix == "parquet":
-        return _table(name, value)
+        return _table(name, value, sent)
     if suffix == "npy":
         return suffix, _npy(value)
     if suffix == "bin":
         return suffix, bytes(value)
-    if arrays and _is_arrays(value):
+    if returned and _is_arrays(value):
         return _arrays(value)
     text = json.dumps(value, default=_json_default, ensure_ascii=False)
     _check_keys(value)
@@ -97,13 +104,34 @@ class NotStorable(TypeError):
         self.value = value
 
 
-def _table(name: str, value: Any) -> tuple[str, bytes]:
+def most_unpacked(size: int) -> int:
+    """Return how many bytes a packed table may have in the kernel, which does not trust its pod.
+
+    Args:
+        size: Bytes of the packed table.
+    """
+    return max(_TIMES * size, _ALWAYS)
+
+
+def _table(name: str, value: Any, sent: bool) -> tuple[str, bytes]:
     """Return a pandas object as Parquet, with types and index; as CSV without pyarrow."""
     frame = _frame(name, value)
+    options = {"compression": None, "use_dictionary": False} if sent else {}
     try:
-        return "parquet", frame.to_parquet(engine="pyarrow")
+        data = frame.to_parquet(engine="pyarrow", **options)
     except ImportError:
         return "csv", frame.to_csv(index=_index_levels(frame) > 0).encode()
+    return "parquet", _packed(data) if sent else data
+
+
+def _packed(table: bytes) -> bytes:
+    """Return a table packed; as it is if the kernel would not unpack it."""
+    try:
+        import zlib
+    except ImportError:  # Python was built without it
+        return table
+    packed = zlib.compress(table)
+    return packed if len(table) <= most_unpacked(len(packed)) else table
 
 
 def _frame(name: str, value: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ciao_kernel.errors import BackendError
+from ciao_kernel.home_folder import home
 
 _REGION = "us-east-1"
 
@@ -36,10 +37,10 @@ def find(environment: Mapping[str, str]) -> Credentials:
         BackendError: There are none, or a file is broken.
     """
     profile = environment.get("AWS_PROFILE") or "default"
-    home = Path(environment.get("HOME") or "~").expanduser() / ".aws"
+    folder = home(environment) / ".aws"
     files = {
-        "AWS_SHARED_CREDENTIALS_FILE": (home / "credentials", profile),
-        "AWS_CONFIG_FILE": (home / "config", _section(profile)),
+        "AWS_SHARED_CREDENTIALS_FILE": (folder / "credentials", profile),
+        "AWS_CONFIG_FILE": (folder / "config", _section(profile)),
     }
     told: dict[str, str] = {}
     for name, (path, section) in files.items():

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import hashlib
 import json
-import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ciao_kernel.delivery.packages.pip import environment
+from ciao_kernel.delivery.packages import pip_settings
 
 _HASTE = ("CACHE_DIR", "NO_CACHE_DIR", "RETRIES", "TIMEOUT", "DEFAULT_TIMEOUT", "NO_COLOR")
 """Settings that do not change the result."""
 _INDEXES = ("index-url", "extra-index-url", "i")
 _FILES = ("find-links", "f", "constraint", "requirement")
 """Settings that may name local paths."""
+_PASSWORD = re.compile(r"(?<=://)[^/\s@]+@")
+"""User and password in an address."""
 _ARCHIVE = re.compile(r"\.(whl|zip|html?|tar|tgz|tbz2?|txz|tar\.\w+)$")
 
 
@@ -36,21 +35,18 @@ def digest(options: Sequence[str], index: str) -> str:
         index: Address of the package index; "" means pip's own setting.
     """
     pip_variables = {
-        name.removeprefix("PIP_"): value
-        for name, value in environment(index).items()
-        if name.startswith("PIP_") and name.removeprefix("PIP_") not in _HASTE
+        name: value
+        for name, value in pip_settings.variables(pip_settings.environment(index)).items()
+        if name not in _HASTE
     }
-    texts = list(_configured())
-    known = [(_plain(name), value) for name, value in pip_variables.items()]
+    if index:  # without a password of pip's settings, which may be a new one each hour
+        pip_variables["INDEX_URL"] = index
+    texts = list(pip_settings.texts())
+    if index:
+        texts = [_PASSWORD.sub("", text) for text in texts]
+    known = [(pip_settings.plain(name), value) for name, value in pip_variables.items()]
     for text in texts:
-        parser = configparser.RawConfigParser()
-        with contextlib.suppress(configparser.Error):
-            parser.read_string(text)
-        known += [
-            (_plain(name), value)
-            for one in parser.sections()
-            for name, value in parser[one].items()
-        ]
+        known += [one for section in pip_settings.read(text).values() for one in section.items()]
     for line in options:
         name, value, *_ = re.split(r"[=\s]+", f"{line.lstrip('-')} ", maxsplit=1)
         with contextlib.suppress(ValueError):  # a quote is not closed: pip reports it
@@ -63,25 +59,6 @@ def digest(options: Sequence[str], index: str) -> str:
     return hashlib.sha256(
         json.dumps([sorted(pip_variables.items()), texts, found]).encode()
     ).hexdigest()
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").removeprefix("--")
-
-
-def _configured() -> Iterator[str]:
-    """Yield the texts of pip's own files: https://pip.pypa.io/en/stable/topics/configuration/."""
-    own = os.environ.get("PIP_CONFIG_FILE", "")
-    if own == os.devnull:
-        return
-    folders = (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    folders += [os.environ.get("XDG_CONFIG_HOME") or "~/.config"]
-    folders += ["/Library/Application Support", "~/Library/Application Support"]
-    files = [f"{one}/pip/pip.conf" for one in folders]
-    files += [f"{one}/pip.conf" for one in ("/etc", sys.prefix, sys.base_prefix, "~/.pip")]
-    for file in (*files, own):
-        with contextlib.suppress(OSError, RuntimeError):
-            yield Path(file).expanduser().read_text(errors="replace") if file else ""
 
 
 def _archives(place: str, deep: bool) -> Iterator[tuple[str, int, int]]:

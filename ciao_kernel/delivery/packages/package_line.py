@@ -72,6 +72,14 @@ def shown(line: str) -> str:
     return visible(short(conceal(_LOGIN.sub("…@", mask(line)))))
 
 
+def shows_secret(text: str) -> bool:
+    """Return whether a text shows a password or a token where :func:`conceal` hides all it finds.
+
+    So does an error with the line of the cell.
+    """
+    return conceal(_LOGIN.sub("…@", mask(text))) != conceal(text)
+
+
 def remote(line: str) -> bool:
     """Return whether a line names an address that other machines can reach too."""
     return "://" in line and not re.search(r"\bfile:", line)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ciao_kernel import file_lock
+from ciao_kernel.delivery.packages import pip_settings
 from ciao_kernel.delivery.packages.pip_progress import RAW_SINCE, PipProgress
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SourceError
 from ciao_kernel.redaction import mask
@@ -30,10 +31,6 @@ _LATEST = 20
 """Number of pip's lines that an error shows."""
 _POLL = 0.1
 _SECONDS = 3600
-# User settings that would change pip's target or its output.
-_DROPPED = ("TARGET", "PREFIX", "ROOT", "PYTHON", "DRY_RUN", "REPORT", "QUIET", "VERBOSE", "LOG")
-_ELSEWHERE = ("EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX")
-"""Other sources of packages, which are dropped if the cell names an index."""
 _AWAY = re.compile(
     r"Temporary failure|ConnectionError|NewConnection|ConnectTimeout|ReadTimeout|SSLError|"
     r"ProxyError|Connection refused|"
@@ -184,7 +181,7 @@ async def run(
         log = Path(folder) / "log"
         try:
             own = {"PIP_LOG": str(log)} | ({"PIP_PROGRESS_BAR": "raw"} if _tells(progress) else {})
-            await _run(command, environment(index) | own, say, lock, progress)
+            await _run(command, pip_settings.environment(index) | own, say, lock, progress)
         except Failed as error:
             with contextlib.suppress(OSError):
                 pages = _PAGE.findall(log.read_text(errors="replace"))
@@ -271,22 +268,3 @@ async def alone(path: Path, wait: Callable[[], None]) -> AsyncIterator[file_lock
         ) from None
     with lock:
         yield lock
-
-
-def environment(index: str) -> dict[str, str]:
-    """Return the environment variables for pip.
-
-    Args:
-        index: Address of the package index; "" means pip's own setting.
-    """
-    dropped = {f"PIP_{name}" for name in (*_DROPPED, *(_ELSEWHERE if index else ()))}
-    found = {name: value for name, value in os.environ.items() if name not in dropped}
-    found |= {
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_NO_INPUT": "1",
-        "PIP_PROGRESS_BAR": "off",
-        "PIP_REQUIRE_VIRTUALENV": "0",
-        "PIP_USER": "0",
-        "PYTHONUNBUFFERED": "1",
-    }
-    return found | ({"PIP_INDEX_URL": index} if index else {})

@@ -15,7 +15,7 @@ from ciao_kernel.delivery.input.boundary import Boundary
 from ciao_kernel.delivery.input.held_file import HeldFile
 from ciao_kernel.delivery.packages import package_line
 from ciao_kernel.delivery.packages.package_line import shown
-from ciao_kernel.errors import SourceError
+from ciao_kernel.errors import SourceError, SpecError, UsageError
 from ciao_kernel.model import BuildSpec
 from ciao_kernel.redaction import mask
 
@@ -23,6 +23,7 @@ _LARGE = 1 << 20
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _REMARK = re.compile(r"\s*#")
 _OPTION = re.compile(r"-[A-Za-z]|--[a-z]")
+_INDEX = ("-i", "--index-url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,13 @@ class Requirements:
         return tuple(line for line in self.lines if line.startswith("-"))
 
     @property
+    def names_index(self) -> bool:
+        """True if the cell or its file names the index, or rules out any."""
+        return bool(self.index) or any(
+            _option(line)[0] in (*_INDEX, "--no-index") for line in self.options
+        )
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """The lines that name packages."""
         return tuple(line for line in self.lines if not line.startswith("-"))
@@ -90,6 +98,35 @@ class Requirements:
         wanted.write_text("".join(f"{line}\n" for line in self.lines))
         held.write_text("".join(f"{line}\n" for line in self.constraints))
         return ["-r", str(wanted), *(["-c", str(held)] if self.constraints else [])]
+
+
+def check(wanted: BuildSpec, work: Path) -> None:
+    """Check the packages of a cell before its job is made; a dry run finds all mistakes too.
+
+    Args:
+        wanted: The directives.
+        work: As for :func:`read`.
+
+    Raises:
+        SpecError: As :func:`read`, with the directive and the wrong word.
+        SourceError: The same, if the line of the cell would show a password.
+    """
+    for word in wanted.packages:
+        try:
+            package_line.check(word, "%packages", strict=True)
+        except SourceError as error:
+            raise _located(error, "packages", word) from None
+    if wanted.requirements:
+        try:
+            read(wanted, work)
+        except SourceError as error:
+            raise _located(error, "requirements", wanted.requirements) from None
+
+
+def _located(error: SourceError, directive: str, word: str) -> UsageError:
+    if package_line.shows_secret(word):
+        return error
+    return SpecError(error.message, error.hint, directive=directive, word=word)
 
 
 def read(wanted: BuildSpec, work: Path) -> Requirements:
@@ -133,7 +170,7 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
             places.append((line, place))
     index = wanted.pip_index or ""
     if index:  # it replaces the index of the file
-        lines = [line for line in lines if _option(line)[0] not in ("-i", "--index-url")]
+        lines = [line for line in lines if _option(line)[0] not in _INDEX]
     return Requirements(tuple(lines), tuple(constraints), " ".join(label), index, tuple(places))
 
 

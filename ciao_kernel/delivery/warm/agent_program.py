@@ -17,6 +17,7 @@ PARTS = (
     "processes",
     "command_reader",
     "need",
+    "interpreter_variables",
     "run",
     "run_folder",
     "run_values",

@@ -79,19 +79,30 @@ def without(data: bytes) -> bytes:
     return _STAMPED.sub(b"", data)
 
 
+def is_whole(data: bytes) -> bool:
+    """Return whether a log still has its beginning: a replica is ready before its first run."""
+    first = next((part for part in MarkReader().read(data) if isinstance(part, dict)), {})
+    return first.get("ev") == "ready"
+
+
 def lines(data: bytes, run: int | None = None) -> bytes:
-    """Return the lines of a whole log without its markers, or those of one run.
+    """Return the lines of a log without its markers, or those of one run.
 
     Args:
-        data: The log.
+        data: The log, which may have lost its beginning.
         run: Number of the run; None means all lines.
     """
-    found = bytearray()
-    inside = run is None
+    found, before = bytearray(), bytearray()
+    inside, is_cut = run is None, run is not None
     reader = MarkReader()
     for part in reader.read(data):
         if isinstance(part, bytes):
             found += part if inside else b""
-        elif run is not None and part.get("ev") in ("begin", "end"):
+            before += part if is_cut else b""
+        elif run is not None and part.get("ev") in ("ready", "begin", "end"):
+            if is_cut and part["ev"] == "end" and part.get("id") == run:
+                found += before  # its begin is not in the log any more
             inside = part["ev"] == "begin" and part.get("id") == run
+            is_cut = False
+            before.clear()
     return bytes(found + (reader.rest() if inside else b""))

@@ -15,7 +15,7 @@ from ciao_kernel.delivery.warm.agent.zygotes import ZYGOTE
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
-from ciao_kernel.model.spec import OUTPUT_FOLDER
+from ciao_kernel.model.outputs import OUTPUT_FOLDER
 
 AGENT = "ciao_warm_agent.py"
 _MOST = 32 << 20

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.warm import sending
-from ciao_kernel.model.spec import OUTPUT_FOLDER
+from ciao_kernel.model.outputs import OUTPUT_FOLDER
 from ciao_kernel.plugins import Plan
 from ciao_kernel.session.warm import framework
-
-ROOT = "/tmp/ciao-warm"
-"""Folder of the runs in a pod."""
+from ciao_kernel.session.warm.found_runs import ROOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from ciao_kernel.plugins import (
     Returning,
     WayBack,
 )
-from ciao_kernel.session.warm import agent_job, framework
+from ciao_kernel.session.warm import agent_job, found_runs, framework
 from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.key import key_of
 from ciao_kernel.session.warm.parked import Parked
@@ -82,7 +82,12 @@ class WarmBackend:
                 directive="warm",
             )
         policy = plan.spec.clean_policy or self._settings.clean_policy
-        framework.check(plan.spec, plan.framework, deletes=policy is CleanPolicy.ALL)
+        framework.check(
+            plan.spec,
+            plan.framework,
+            forkable=self._table.names.forkable,
+            deletes=policy is CleanPolicy.ALL,
+        )
         if not isinstance(self._inner, Feeding):
             raise SpecError(
                 f"the backend {self._inner.name} cannot keep replicas.",
@@ -127,7 +132,7 @@ class WarmBackend:
         elif parked is None and (ended := self._pool.take_ended()):
             emit(Notice(f"{ended.farewell}; new ones start"))
             ended.let_go()
-            ends = not ended.over
+            ends = ended.holds_room
         if parked is None:
             nonce = secrets.token_hex(8)
             new = self._plan(plan, packed, nonce)
@@ -145,7 +150,7 @@ class WarmBackend:
             )
             self._pool.keep(parked)
         number = parked.runs + 1
-        root = parked.job.workdir if self._keeps_runs else agent_job.ROOT
+        root = parked.job.workdir if self._keeps_runs else found_runs.ROOT
         place = f"{root}/run-{number}"
         job = replace(
             parked.job,

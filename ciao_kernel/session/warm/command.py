@@ -8,8 +8,10 @@ from typing import Any
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.delivery.output import results
 from ciao_kernel.model import Address, Replica
-from ciao_kernel.session.warm.framework import processes
+from ciao_kernel.plugins import Forkable
 from ciao_kernel.session.warm.run import Run
+
+_THREADS = "OMP_NUM_THREADS"
 
 
 def command(
@@ -25,11 +27,14 @@ def command(
         here: Whether the replicas are on this machine.
     """
     spec, packed = run.plan.spec, run.packed
-    own = processes(run.plan.framework, spec, replica, addresses)
+    framework = run.plan.framework
+    assert isinstance(framework, Forkable)  # other ones are refused before
+    own = framework.processes(spec, replica, addresses)
     variables = results.output_folder(spec, run.job.workdir) | dict(spec.env)
     environment = dict(packed.environment)
-    if len(own) > 1:  # as torchrun does
-        environment.setdefault("OMP_NUM_THREADS", variables.get("OMP_NUM_THREADS", "1"))
+    defaults = {_THREADS: "1"} if len(own) > 1 else {}  # as torchrun does
+    if defaults and _THREADS in variables:
+        environment.setdefault(_THREADS, variables[_THREADS])
     folders = [one.where for one in spec.volumes_of(replica.role) if not one.is_absolute]
     if spec.checkpoint is not None:
         folders.append(checkpoints.WHERE)
@@ -41,6 +46,7 @@ def command(
         "arguments": list(spec.args),
         "processes": [{**one, **variables} for one in own],
         "environment": environment,
+        "defaults": defaults,
         "links": [(where, f"{workdir}/{where}") for where in folders],
         "cold": bool(packed.doubt),
         "learn": packed.learns,

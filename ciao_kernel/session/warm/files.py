@@ -21,8 +21,8 @@ from ciao_kernel.delivery.replica_fetch import ReplicaFetch
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Notice, Replica
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Backend, Emit, WayBack
 from ciao_kernel.visible_text import short, visible
 

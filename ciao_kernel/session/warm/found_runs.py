@@ -12,6 +12,8 @@ from ciao_kernel.model import Job
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.plugins import Backend
 
+ROOT = "/tmp/ciao-warm"
+"""Folder of the runs in a pod."""
 RUN = "run-"
 """Beginning of the names of the folders of runs."""
 _KEPT = 2
@@ -66,12 +68,14 @@ async def find(backend: Backend, job: Job) -> FoundRuns:
 
 
 def _found(job: Job, data: bytes) -> FoundRuns:
-    newest, root = 0, job.workdir
+    # A pod's log may have lost its beginning, with the marker of the folder.
+    newest, root = 0, ROOT if job.on_cluster else job.workdir
     for part in MarkReader().read(data):
         if isinstance(part, dict):
             if part.get("ev") == "ready":
                 root = str(part.get("root") or root)
-            if part.get("ev") == "begin" and isinstance(part.get("id"), int):
+            # Of a run that printed much, the log may have the end alone.
+            if part.get("ev") in ("begin", "end") and isinstance(part.get("id"), int):
                 newest = part["id"]
     return FoundRuns(job, newest, root)
 

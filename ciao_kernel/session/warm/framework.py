@@ -1,17 +1,13 @@
-"""The framework of a job whose replicas run the agent, and the processes of each run in them."""
+"""The framework of a job whose replicas run the agent, and what %warm asks of that of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica, RestartPolicy, Runner
-from ciao_kernel.model.spec import SuccessPolicy
-from ciao_kernel.plugins import Framework, JobManifest, OperatorKind
-
-SUPPORTED = ("tensorflow", "pytorch", "jax", "python")
-"""Frameworks whose programs a fork can run. MPI and XGBoost connect before the program starts, and
-Paddle has a launcher."""
+from ciao_kernel.model import Address, Artifact, JobSpec, Manifest, Replica, RestartPolicy
+from ciao_kernel.model.cluster_spec import SuccessPolicy
+from ciao_kernel.plugins import Forkable, Framework, JobManifest, OperatorKind
 
 
 class WarmFramework:
@@ -71,21 +67,22 @@ def warm(inner: Framework) -> WarmFramework:
     return WarmOperatorFramework(inner) if isinstance(inner, OperatorKind) else WarmFramework(inner)
 
 
-def check(spec: JobSpec, framework: Framework, *, deletes: bool) -> None:
+def check(spec: JobSpec, framework: Framework, *, forkable: Collection[str], deletes: bool) -> None:
     """Refuse what cannot be combined with ``%warm``.
 
     Args:
         spec: The cell's header.
         framework: Its framework.
+        forkable: Names of all frameworks that are :class:`Forkable`.
         deletes: Whether the job is removed after its end.
 
     Raises:
         SpecError: A sentence about the first such thing.
     """
-    if framework.name not in SUPPORTED:
+    if not isinstance(framework, Forkable):
         raise SpecError(
             f"%warm does not work with {framework.name}, whose programs cannot be forked.",
-            f"Leave %warm out; it works with {', '.join(SUPPORTED)}.",
+            f"Leave %warm out; it works with {', '.join(sorted(forkable))}.",
             directive="warm",
         )
     restarts = spec.cluster.restart_policy not in (None, RestartPolicy.NEVER)
@@ -139,48 +136,3 @@ def deciders(
     if by_all and decider is not None and decider.role == "worker":
         return None, endless | {"evaluator"}
     return decider, endless
-
-
-def processes(
-    framework: Framework, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
-) -> list[dict[str, str]]:
-    """Return the variables of each process of a run in a replica.
-
-    torchrun would start new interpreters. The agent forks its processes instead, so the variables
-    that torchrun would give them are made here.
-
-    Args:
-        framework: The framework of the program.
-        spec: The cell's header.
-        replica: The replica.
-        addresses: Host and free port of each replica, in the order of ``spec.replicas()``.
-    """
-    base = framework.environment(spec, replica, addresses)
-    if framework.name != "pytorch" or spec.runner is Runner.PYTHON:
-        return [base]
-    every = [framework.environment(spec, one, addresses) for one in addresses]
-    counts = {int(one["PET_NODE_RANK"]): int(one["PET_NPROC_PER_NODE"]) for one in every}
-    node = int(base["PET_NODE_RANK"])
-    before = sum(count for rank, count in counts.items() if rank < node)
-    common = {
-        "MASTER_ADDR": base["MASTER_ADDR"],
-        "MASTER_PORT": base["MASTER_PORT"],
-        "WORLD_SIZE": str(sum(counts.values())),
-        "ROLE_WORLD_SIZE": str(sum(counts.values())),
-        "LOCAL_WORLD_SIZE": str(counts[node]),
-        "GROUP_RANK": str(node),
-        "GROUP_WORLD_SIZE": str(len(counts)),
-        "ROLE_NAME": "default",
-        "TORCHELASTIC_RUN_ID": f"ciao-{base['MASTER_PORT']}",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
-    }
-    return [
-        {
-            **common,
-            "RANK": str(before + local),
-            "ROLE_RANK": str(before + local),
-            "LOCAL_RANK": str(local),
-        }
-        for local in range(counts[node])
-    ]

@@ -13,7 +13,10 @@ from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.model import DryRun, JobSpec
 from ciao_kernel.plugins import Plan
 
-_FILES = ("build.requirements", "build.conda_env", "build.dockerfile", "cluster.pod_patch")
+_REQUIREMENTS, _DOCKERFILE = "build.requirements", "build.dockerfile"
+_FILES = (_REQUIREMENTS, "build.conda_env", _DOCKERFILE, "cluster.pod_patch")
+_BUILDS = "kubernetes"
+"""The backend on which ``%dockerfile`` has an effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +42,36 @@ class Key:
 
 
 def key_of(plan: Plan, settings: Settings, backend: str) -> Key:
-    """Return the key of a cell."""
-    contents = []
-    for field in _FILES:
-        name = attrgetter(field)(plan.spec)
-        content = b""
-        if name and (plan.folder / name).is_file():
-            content = (plan.folder / name).read_bytes()
-        contents.append(hashlib.sha256(content).hexdigest())
-    return Key(_fixed(plan.spec), settings, backend, plan.folder, tuple(contents))
+    """Return the key of a cell.
+
+    Args:
+        plan: The cell.
+        settings: The settings.
+        backend: Name of the backend that has the replicas.
+
+    Raises:
+        SourceError: A file of the environment cannot be read, or is refused.
+    """
+    contents = (_content(field, plan, backend) for field in _FILES)
+    digests = tuple(hashlib.sha256(one).hexdigest() for one in contents)
+    return Key(_fixed(plan.spec), settings, backend, plan.folder, digests)
+
+
+def _content(field: str, plan: Plan, backend: str) -> bytes:
+    """Return what a file says of the environment, with the files that it names."""
+    name, build = attrgetter(field)(plan.spec), plan.spec.build
+    if not name:
+        return b""
+    if field == _REQUIREMENTS:
+        from ciao_kernel.delivery.packages import requirements
+
+        own = replace(build, packages=(), pip_index=None)  # these are part of the spec
+        return requirements.read(own, plan.folder).key.encode()
+    if field == _DOCKERFILE and backend == _BUILDS:
+        from ciao_kernel.builders import dockerfile_context
+
+        return dockerfile_context.digest(plan.folder, name).encode()
+    return (plan.folder / name).read_bytes() if (plan.folder / name).is_file() else b""
 
 
 def _fixed(spec: JobSpec) -> JobSpec:

@@ -15,7 +15,7 @@ from ciao_kernel.delivery.replica_files import LOG_MOST
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Event, Job, Notice, Replica
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import Backend, WayBack
 from ciao_kernel.session.warm.files import RunFiles
 from ciao_kernel.session.warm.found_runs import as_run

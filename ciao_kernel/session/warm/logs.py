@@ -60,8 +60,8 @@ async def read(
                 "--run cannot be combined with --timestamps or --since.", "Leave one of them out."
             )
         return breakpoints.without(marks.without(await backend.log(job, replica, options)))
-    whole = await backend.log(job, replica, LogOptions(previous=options.previous))
-    data = breakpoints.without(marks.lines(whole, run))
+    asked = LogOptions(previous=options.previous, tell=options.tell)  # following shows all of it
+    data = breakpoints.without(marks.lines(await backend.log(job, replica, asked), run))
     return data if options.tail is None else last_lines(data, options.tail)
 
 

@@ -11,23 +11,25 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.background import cancel_all
-from ciao_kernel.errors import BackendError, CiaoError, JobLost
+from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.model import Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
+from ciao_kernel.session.warm import lost_replicas
 from ciao_kernel.session.warm.expiry import Expiry
 from ciao_kernel.session.warm.feeder import Feeder
 from ciao_kernel.session.warm.key import Key
 from ciao_kernel.session.warm.logs import keep_values
 from ciao_kernel.session.warm.replica_states import ReplicaStates
 from ciao_kernel.session.warm.run import Run
+from ciao_kernel.session.warm.run_end import PING, RunEnd
 
 _log = logging.getLogger(__name__)
 
-_PING = 20.0
 _ENDING = 15.0
 """Seconds after the grace period in which a stopped run must have ended."""
 _BEHIND = 0.01
@@ -64,7 +66,7 @@ class Parked:
         self.job, self.key = job, key
         self.loop = asyncio.get_running_loop()
         self.runs = 0
-        self.over = False
+        self._lost = self._unfollowed = False
         self._told = False
         self.run: Run | None = None
         self._last: Status | None = None
@@ -74,13 +76,24 @@ class Parked:
         self._clock = clock
         self._expiry = Expiry(lease, clock)
         self._feeder = Feeder(job, backend, grace)
-        self._grace, self._linger = grace, linger
+        self._grace = grace
         self._states = ReplicaStates(job.replicas, nonce)
-        self._bringing: asyncio.Task[None] | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
+        self._run_end = RunEnd(job, self._feeder, self._expiry, linger, self._start, self._release)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._start(self._follow())
-        self._start(self._ping(min(_PING, lease / 3)))
+        self._start(self._ping(min(PING, lease / 3)))
+
+    @property
+    def over(self) -> bool:
+        """True if no run can begin in the replicas any more: their job has ended, or will end."""
+        # It may be seconds until all of its pods or processes have ended.
+        ended = self._last is not None and self._last.state.over
+        return self._lost or self._unfollowed or (ended and self.run is None)
+
+    @property
+    def holds_room(self) -> bool:
+        """True if some replicas may still hold what they asked for."""
+        return not self._unfollowed
 
     @property
     def grace(self) -> float:
@@ -134,9 +147,8 @@ class Parked:
         if not run.sent:
             await self._end_job(reason)
             return
-        if self._bringing is not None:
-            self._bringing.cancel()
-        self._stop_replicas(run, lambda: run.active)
+        self._run_end.cancel_bringing()
+        self._run_end.stop(run, lambda: run.active)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace + _ENDING):
                 await run.over.wait()
@@ -157,7 +169,7 @@ class Parked:
 
     async def close(self) -> None:
         """Stop following the job, and wait until nothing of that is open any more."""
-        self._cancel_linger()
+        self._run_end.cancel_linger()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         await cancel_all(tasks)
 
@@ -167,7 +179,7 @@ class Parked:
     # ------------------------------------------------------------------------- what is heard
 
     async def _follow(self) -> None:
-        fault: BaseException = self._gone()
+        fault: BaseException = lost_replicas.ended(self.job)
         try:
             events = self._backend.follow(self.job)
             try:
@@ -189,7 +201,7 @@ class Parked:
             _log.exception("following the warm job %s failed", self.job.name)
             fault = error
         finally:
-            self.over = True
+            self._unfollowed = True
             if self.run is not None and not self.run.over.is_set():
                 self._lose_replicas(self.run, fault)
             self._release()
@@ -198,25 +210,13 @@ class Parked:
             with log.ignored(_log, "closing the inputs", Exception):
                 await self._feeding.stop_feeding(self.job)
 
-    def _gone(self) -> JobLost:
-        return JobLost(
-            f"the warm replicas of {self.job.name} have ended.",
-            "Run the cell again: it starts new ones.",
-        )
-
     def _lose_replicas(self, run: Run, fault: BaseException) -> None:
         """End a run whose replicas are gone; one that is over has lost its files at most."""
         if run.files is None or not run.programs_over:
             run.fail(fault)
             return
-        self._lose_files(run)
+        self._run_end.lose_files(run)
         run.finish()
-
-    def _lose_files(self, run: Run) -> None:
-        if self._bringing is not None:
-            self._bringing.cancel()
-        if run.files is not None:
-            run.files.give_up("its pod has ended")
 
     def _lose_runs(self, why: str) -> None:
         """End the job, because replicas were started again: they lack the run, others wait in it.
@@ -225,17 +225,16 @@ class Parked:
         """
         run = self.run
         self._release()
-        self.over = True
+        self._lost = True
         self._states.ready.clear()
         self._start(self._end_lost_job(why))
         if run is None:
             return
         if run.state.over:
-            self._lose_files(run)
+            self._run_end.lose_files(run)
             run.finish()
         else:
-            text = f"the run was lost, because {why} in {self.job.name}."
-            run.fail(JobLost(text, "Run the cell again: it starts new replicas."))
+            run.fail(lost_replicas.replaced(self.job, why))
 
     async def _end_lost_job(self, why: str) -> None:
         with log.ignored(_log, "ending warm replicas that were started again", Exception):
@@ -251,6 +250,9 @@ class Parked:
             return
         if run is None:
             return
+        if status.is_late:  # not by the %deadline of the cell, which is that of its run
+            text = lost_replicas.too_old(self.job, self.key.settings.warm_most)
+            status = replace(status, message=text)
         if not run.sent:
             for replica, noise in self._states.noise.items():
                 run.output(replica, noise)
@@ -258,11 +260,11 @@ class Parked:
         elif not (status.settled or status.decided):
             return
         elif run.programs_over:  # the result of the run is known
-            self._lose_replicas(run, self._gone())
+            self._lose_replicas(run, lost_replicas.ended(self.job))
         elif status.state in (State.FAILED, State.STOPPED):
             run.end_with(status)
         else:  # the agents have ended by themselves: the result of the run is unknown
-            run.fail(self._gone())
+            run.fail(lost_replicas.ended(self.job))
         if run.sent or status.settled:
             run.over.set()
             self._release()
@@ -303,7 +305,7 @@ class Parked:
             if run is not None and run.number == marker["id"]:
                 run.begin(replica)
                 if run.state.over:  # stopped before this replica had the command
-                    self._stop_replicas(run, lambda: run.not_ended)
+                    self._run_end.stop(run, lambda: run.not_ended)
         elif what == "end":
             self._states.end(replica, marker)
             if run is not None and run.number == marker["id"]:
@@ -315,7 +317,7 @@ class Parked:
             elif what == "given":
                 run.given(replica, marker)
                 if run.complete:
-                    self._end_run(run)
+                    self._run_end.end(run)
 
     def _hear_end(self, run: Run, replica: Replica, marker: dict[str, Any]) -> None:
         before = run.state
@@ -326,54 +328,15 @@ class Parked:
         run.end(replica, marker)
         if not run.complete:
             if run.state.over and not before.over:
-                self._end_others(run)
+                self._run_end.end_others(run)
             return
-        self._end_run(run)
+        self._run_end.end(run)
 
-    def _end_run(self, run: Run) -> None:
-        """End a run that is over in all replicas, when its files are here."""
-        if self._bringing is not None:
-            return
-        if run.brings:
-            self._bringing = self._start(run.bring())
-            self._bringing.add_done_callback(lambda _: self._finish_run(run))
-        else:
-            self._finish_run(run)
-
-    def _finish_run(self, run: Run) -> None:
-        self._bringing = None
-        if run.over.is_set():
-            return  # with its replicas
-        self._expiry.rest()
-        if run.number == 1 and run.state is not State.STOPPED and not self._expiry.said:
-            run.show(
-                Notice(
-                    f"the replicas of {self.job.name} stay warm: the next run with this header "
-                    f"starts in them at once (`%ciao delete {self.job.reference}` ends them)"
-                )
-            )
-        self._release()
-        run.finish()
-
-    def _release(self) -> None:
-        """Forget the active run, which is over: nothing is sent for it any more."""
+    def _release(self) -> bool:
+        """Forget the active run, which is over, and return whether the replicas stay."""
         self.run = None
-        self._cancel_linger()
-
-    def _cancel_linger(self) -> None:
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-            self._linger_timer = None
-
-    def _end_others(self, run: Run) -> None:
-        """End the other replicas of a run that is decided."""
-        if run.state is State.SUCCEEDED:
-            self._stop_replicas(run, lambda: run.only_endless)
-            self._linger_timer = self.loop.call_later(
-                self._linger, lambda: self._stop_replicas(run, lambda: run.not_ended)
-            )
-        else:
-            self._stop_replicas(run, lambda: run.not_ended)
+        self._run_end.cancel_linger()
+        return not (self.over or self._expiry.said)
 
     # --------------------------------------------------------------------------- what is sent
 
@@ -395,12 +358,8 @@ class Parked:
         while True:
             await asyncio.sleep(pause)
             sent = self._clock()
-            busy = self._bringing is not None
-            if await self._feeder.ping(list(self._states.ready), busy=busy):
+            if await self._feeder.ping(list(self._states.ready)):
                 self._expiry.reach(sent, running=self.run is not None)
-
-    def _stop_replicas(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
-        self._start(self._feeder.stop(run, replicas))
 
     def _start(self, work: Any) -> asyncio.Task[Any]:
         """Start a task that neither a cell's end nor a shutdown waits for."""

@@ -74,7 +74,8 @@ class WarmPool:
 
     async def close(self) -> None:
         """End idle replicas, because the kernel ends; a run that is active goes on without it."""
-        if (parked := self.parked) is not None and parked.loop is asyncio.get_running_loop():
-            with log.ignored(_log, "ending the warm replicas"):
-                await parked.end()
-            await parked.close()
+        for parked in (self.parked, self._ended):
+            if parked is not None and parked.loop is asyncio.get_running_loop():
+                with log.ignored(_log, "ending the warm replicas"):
+                    await parked.end()
+                await parked.close()

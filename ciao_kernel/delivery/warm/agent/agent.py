@@ -18,6 +18,7 @@ from typing import Any
 from ciao_kernel.delivery.warm.agent.addresses import address, free_port, port_of
 from ciao_kernel.delivery.warm.agent.command_reader import CommandReader
 from ciao_kernel.delivery.warm.agent.file_giver import FileGiver
+from ciao_kernel.delivery.warm.agent.interpreter_variables import interpreter_variables
 from ciao_kernel.delivery.warm.agent.marker_writer import MarkerWriter
 from ciao_kernel.delivery.warm.agent.need import Need
 from ciao_kernel.delivery.warm.agent.processes import kill, kill_all, reaped, signal_all
@@ -83,7 +84,7 @@ class Agent:
         self._picker.register(wake, selectors.EVENT_READ, lambda: _drain(wake))
         port, host = port_of(self._listener), self._host or address()
         self._out.emit(ev="ready", port=port, host=host, root=self._folders.root)
-        self._zygotes.warm_up(self._environment)
+        self._zygotes.warm_up(interpreter_variables(self._environment, {}))
         while self._code is None:
             for key, _ in self._picker.select(timeout=_TICK):
                 key.data()
@@ -168,7 +169,7 @@ class Agent:
         if self._zygotes.cold or ask.get("cold"):
             self._starter.spawn(run)
             return
-        self._zygotes.warm_up(ask["environment"])
+        self._zygotes.warm_up(run.environment)
         self._starter.begin(run)
 
     def _stop(self, run: Run, grace: float, why: str) -> None:

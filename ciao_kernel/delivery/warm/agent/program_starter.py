@@ -10,7 +10,7 @@ from typing import Any
 
 from ciao_kernel.delivery.warm.agent.run import Run
 from ciao_kernel.delivery.warm.agent.run_values import RunValues
-from ciao_kernel.delivery.warm.agent.zygotes import Zygotes, interpreter_variables
+from ciao_kernel.delivery.warm.agent.zygotes import Zygotes
 
 
 class ProgramStarter:
@@ -41,7 +41,7 @@ class ProgramStarter:
         run.pending = False
         for rank in range(run.wanted):
             ask = self._asked(run, rank)
-            environment = {**interpreter_variables(run.ask["environment"]), **ask["variables"]}
+            environment = {**run.environment, **ask["variables"]}
             process = subprocess.Popen(
                 [sys.executable, "-u", self._zygotes.script, "--program"],
                 stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Any
 
+from ciao_kernel.delivery.warm.agent.interpreter_variables import interpreter_variables
 from ciao_kernel.delivery.warm.agent.processes import memory_kills
 
 
@@ -37,6 +38,11 @@ class Run:
         self._memory_kills = memory_kills()
         deadline = ask.get("deadline")
         self.deadline_at = self.begun + deadline if deadline else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of an interpreter for it."""
+        return interpreter_variables(self.ask["environment"], self.ask.get("defaults", {}))
 
     @property
     def code(self) -> int:

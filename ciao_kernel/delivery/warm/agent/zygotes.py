@@ -83,7 +83,11 @@ class Zygotes:
         return memory_of(self._zygote.pid) if self._zygote else 0
 
     def warm_up(self, environment: dict[str, str]) -> None:
-        """Start a zygote with these variables, unless there is one."""
+        """Start a zygote, unless there is one with these variables.
+
+        Args:
+            environment: All its variables.
+        """
         if self.cold or (self._zygote and self._zygote.environment == environment):
             return
         self.cool()
@@ -102,7 +106,7 @@ class Zygotes:
             # behind the end of its run.
             stderr=1,
             pass_fds=[theirs.fileno()],
-            env=interpreter_variables(environment),
+            env=environment,
         )
         process.returncode = 0  # reaped by the agent
         theirs.close()
@@ -196,13 +200,3 @@ class Zygotes:
             return
         if names and self.learns and self.ready and not self._heir:
             self.ready.send(bring=names)
-
-
-def interpreter_variables(given: dict[str, str]) -> dict[str, str]:
-    """Return the variables of a new interpreter; ciao's folder stays first in PYTHONPATH."""
-    merged = {**os.environ, **given}
-    merged.pop("CIAO_WARM", None)
-    first = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
-    if "PYTHONPATH" in given and os.path.basename(first) == ".ciao":
-        merged["PYTHONPATH"] = os.pathsep.join([first, given["PYTHONPATH"]])
-    return merged

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from ciao_kernel.delivery.warm.zygote.ending import leave
+from ciao_kernel.delivery.warm.zygote.ending import code_of, leave
 from ciao_kernel.delivery.warm.zygote.learned_names import leave_names
 from ciao_kernel.delivery.warm.zygote.marked_lines import mark_lines
 
@@ -102,16 +102,9 @@ def _execute(path: str, names: dict[str, Any]) -> int:
         with open(path, "rb") as source:
             code = compile(source.read(), path, "exec", dont_inherit=True)
         exec(code, names)
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return int(end.code or 0) & 0xFF
-        print(end.code, file=sys.stderr, flush=True)
-        return 1
     except BaseException as error:
         trace = error.__traceback__.tb_next if error.__traceback__ else None
-        error.__traceback__ = trace  # without the frame of this function
-        sys.excepthook(type(error), error, trace)
-        return 130 if isinstance(error, KeyboardInterrupt) else 1
+        return code_of(error.with_traceback(trace))  # without the frame of this function
     return 0
 
 

@@ -65,7 +65,8 @@ class Zygote:
                 for line in lines:
                     ask: dict[str, Any] = json.loads(line)
                     if "bring" in ask:
-                        self._fork_heir(ask["bring"])
+                        if self._fork_heir(ask["bring"]):
+                            break  # the other requests are those of the process that was forked
                     elif self._fork(ask["run"], ask["rank"]):
                         return ask
 
@@ -109,8 +110,8 @@ class Zygote:
             one.close()
         return True
 
-    def _fork_heir(self, modules: list[str]) -> None:
-        """Fork a zygote that imports more, and takes over between two runs."""
+    def _fork_heir(self, modules: list[str]) -> bool:
+        """Fork a zygote that imports more, and takes over between two runs; True in that one."""
         ours, theirs = socket.socketpair()
         pid = fork()
         if pid:
@@ -119,7 +120,7 @@ class Zygote:
             )
             ours.close()
             theirs.close()
-            return
+            return False
         old = (self._channel, self._wake, self._writer, ours)
         self._picker.close()
         for one in old:
@@ -127,3 +128,4 @@ class Zygote:
         self._channel = theirs
         self._listen()
         self._bring(modules)
+        return True

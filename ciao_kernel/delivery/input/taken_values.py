@@ -1,0 +1,185 @@
+"""Finds values that a definition has taken from the notebook, and that are others there now.
+
+The default of a parameter and the constant of a class are taken when the definition runs. A replica
+runs the text again, with the present variables. Only a certain difference counts: a cell that runs
+once more makes an equal value that is another object.
+"""
+
+from __future__ import annotations
+
+import ast
+import numbers
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
+from types import CodeType, FunctionType
+from typing import Any
+
+from ciao_kernel.delivery.input.changed_members import (
+    HOLDERS,
+    assigned_attributes,
+    bound_names,
+    constant,
+    is_as_written,
+    last_statements,
+)
+from ciao_kernel.delivery.input.code_objects import is_equal, unwrapped
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
+_PLAIN = (numbers.Number, str, bytes, bytearray, tuple, list, dict, set, frozenset, type(None))
+"""Types of values that ``==`` tells apart."""
+
+
+def changed_default(text: str, value: Any, variables: Mapping[str, Any]) -> str:
+    """Return a sentence about a default that a definition would not have again; "" without one.
+
+    Args:
+        text: The definition of the function or the class.
+        value: The function or the class.
+        variables: The variables of the notebook.
+    """
+    node = ast.parse(text).body[0]
+    functions: list[tuple[Any, _Definition]] = []
+    hidden = set[str]()
+    if isinstance(node, ast.ClassDef):
+        hidden = bound_names(text, value.__name__)  # its own names come before the notebook's
+        for name, one in last_statements(node).items():
+            if isinstance(one, _Definition) and name in vars(value):
+                functions.append((_held(vars(value)[name], one), one))
+    elif isinstance(node, _Definition):
+        functions.append((value, node))
+    found = (
+        _changed_default(unwrapped(function), one, variables, hidden) for function, one in functions
+    )
+    return next(filter(None, found), "")
+
+
+def _held(member: Any, node: _Definition) -> Any:
+    """Return the function in a member of a class that a definition there has made."""
+    if issubclass(type(member), property):
+        for decorator in node.decorator_list:
+            match decorator:
+                case ast.Attribute(attr=("setter" | "deleter") as role):
+                    return member.fset if role == "setter" else member.fdel
+    for one, attribute in HOLDERS.items():  # any other value is not asked
+        if issubclass(type(member), one):
+            member = getattr(member, attribute)
+    return member
+
+
+def _changed_default(
+    function: Any, node: _Definition, variables: Mapping[str, Any], hidden: set[str]
+) -> str:
+    if not isinstance(function, FunctionType) or function.__code__.co_name != node.name:
+        return ""  # something else took its name
+    name, given = function.__qualname__, node.args
+    places = [*given.posonlyargs, *given.args][-len(given.defaults) :] if given.defaults else []
+    named = [
+        (arg.arg, default)
+        for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if default is not None
+    ]
+    by_place, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+    if (len(by_place), len(by_name)) != (len(places), len(named)):
+        return f"a default of {name} was changed after its definition."
+    pairs = [
+        *zip((arg.arg for arg in places), given.defaults, by_place, strict=True),
+        # Python changes the names of private parameters.
+        *((arg, default, by_name[arg]) for arg, default in named if arg in by_name),
+    ]
+    for parameter, default, then in pairs:
+        if any(type(one) is not type(then) or is_other(then, one) for one in constant(default)):
+            return f"the default of {parameter} was changed after {name} was defined."
+        match default:
+            case ast.Name(id=one) if one in variables and one not in hidden:
+                if is_other(then, variables[one]):
+                    # Which of the two has changed is not certain: f may fill a list by itself.
+                    return f"the default of {parameter} in {name} is not the value of {one} now."
+    return ""
+
+
+def other_fields(kind: type, text: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a dataclass or a named tuple whose default is not a variable any more.
+
+    Args:
+        kind: The class.
+        text: Its definition.
+        variables: The variables of the notebook.
+
+    Yields:
+        The name of the field, and that of the variable.
+    """
+    own = vars(kind)
+    defaults = dict(own.get("_field_defaults", {}))
+    fields = own.get("__dataclass_fields__", {})
+    defaults |= {name: one.default for name, one in fields.items() if one.default is not MISSING}
+    for name, variable in _named(kind, text, variables):
+        if name in defaults and is_other(defaults[name], variables[variable]):
+            yield name, variable
+
+
+def other_constants(
+    kind: type, text: str, variables: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the members of a class that are not the variable any more that its text gives them.
+
+    They may be the state of a program, which code has changed.
+
+    Args:
+        kind: The class.
+        text: Its definition.
+        variables: The variables of the notebook.
+
+    Yields:
+        The name of the member, and that of the variable.
+    """
+    node = _class(text)
+    if not is_as_written(kind, node):
+        return
+    own_state = assigned_attributes(node)
+    for name, variable in _named(kind, text, variables):
+        found = name in vars(kind) and name not in own_state
+        if found and is_other(vars(kind)[name], variables[variable]):
+            yield name, variable
+
+
+def _named(kind: type, text: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the members of a class that its text makes of a variable alone, and that variable."""
+    hidden = bound_names(text, kind.__name__)
+    for name, one in last_statements(_class(text)).items():
+        if isinstance(one, ast.Name) and one.id in variables and one.id not in hidden:
+            yield name, one.id
+
+
+def _class(text: str) -> ast.ClassDef:
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.ClassDef)
+    return node
+
+
+def is_other(then: Any, now: Any) -> bool:
+    """Return whether two values differ for certain.
+
+    Args:
+        then: What a definition has taken.
+        now: What it would take now.
+    """
+    if then is now:
+        return False
+    if then is None or now is None:
+        return True
+    kinds = type(then), type(now)  # isinstance would ask the values themselves
+    if all(issubclass(one, FunctionType) for one in kinds):
+        found = (getattr(unwrapped(one), "__code__", None) for one in (then, now))
+        codes = [one for one in found if isinstance(one, CodeType)]
+        return len(codes) == 2 and not is_equal(*codes)
+    if not any(issubclass(one, _PLAIN) for one in kinds):
+        return False
+    try:
+        same = then == now
+        if not isinstance(same, bool) and getattr(same, "shape", None) != ():
+            return False  # an array compares each of its elements
+        # No NaN is equal to another one, alone or in a list.
+        both_nan = bool(then != then) and bool(now != now)
+        return not (bool(same) or both_nan or repr(then) == repr(now))
+    except Exception:  # of the values
+        return False
