@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ciao_kernel.frameworks import refusals
+from ciao_kernel.frameworks import jax_rank, refusals
 from ciao_kernel.frameworks.replicas import (
     at_least_one_worker,
     needs_no_package,
     no_decider,
+    one_process,
     python_command,
     replica_specs,
     with_variables,
 )
 from ciao_kernel.model import (
     Address,
+    Artifact,
     JobSpec,
     Manifest,
     Replica,
@@ -49,7 +51,7 @@ class Jax:
 
     decider = staticmethod(no_decider)
     needs_package = staticmethod(needs_no_package)
-    command = staticmethod(python_command)
+    processes = one_process
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the options; a header without workers means one."""
@@ -57,6 +59,12 @@ class Jax:
         refusals.check_success_policy(spec, _JOB, SuccessPolicy.ALL_WORKERS, "all its workers do")
         refusals.check_restart_policy(spec, _JOB)
         return at_least_one_worker(spec)
+
+    def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
+        """Return the command; one of several workers does not wait for them after a failure."""
+        if spec.count("worker") == 1:
+            return python_command(spec, artifact)
+        return jax_rank.command(artifact.python, artifact.program_words, spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

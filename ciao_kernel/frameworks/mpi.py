@@ -39,8 +39,16 @@ _COMMON = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
+_MANAGERS = "^slurm,pbs,tm,lsf,gridengine,flux,pals,alps"
+"""All components but those of workload managers (``prte_info``, ``ompi_info``)."""
 _LOCAL = {
     **_COMMON,
+    # In an allocation of Slurm or PBS, mpirun would start ranks on all its nodes.
+    "PRTE_MCA_ras": _MANAGERS,
+    "PRTE_MCA_plm": _MANAGERS,
+    "OMPI_MCA_ras": _MANAGERS,
+    "OMPI_MCA_plm": _MANAGERS,
+    "HYDRA_LAUNCHER": "fork",  # the same for MPICH
     "CIAO_MPI": ".ciao-mpi",
     "PYTHONUNBUFFERED": "1",
     # Ranks of one machine share memory; otherwise each of them listens on all interfaces.

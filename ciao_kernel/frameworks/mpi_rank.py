@@ -69,8 +69,8 @@ def run():
         raise
     except BaseException as error:
         error.__traceback__ = error.__traceback__.tb_next.tb_next  # without this program's frames
+        abort(1)  # first: a hook of the program may fail
         sys.excepthook(type(error), error, error.__traceback__)
-        abort(1)
         sys.exit(1)
 
 def check():

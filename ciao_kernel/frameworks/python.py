@@ -9,6 +9,7 @@ from ciao_kernel.frameworks.replicas import (
     at_least_one_worker,
     needs_no_package,
     no_decider,
+    one_process,
     python_command,
 )
 from ciao_kernel.model import (
@@ -38,6 +39,7 @@ class Python:
     decider = staticmethod(no_decider)
     needs_package = staticmethod(needs_no_package)
     command = staticmethod(python_command)
+    processes = one_process
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the options; a header without workers means one."""

@@ -102,6 +102,15 @@ class PyTorch:
             **(_ALONE if _is_one_process(spec, replica.role) else {}),
         }
 
+    def processes(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> list[dict[str, str]]:
+        """Return the variables of the processes that torchrun would start, or of the only one."""
+        own = self.environment(spec, replica, addresses)
+        if spec.runner is Runner.PYTHON:
+            return [own]
+        return torchrun.processes(own, [self.environment(spec, o, addresses) for o in addresses])
+
     def manifest(self, spec: JobSpec, pods: Mapping[str, Manifest]) -> JobManifest:
         """Return a PyTorchJob; it has one ``nprocPerNode``, and other numbers go to torchrun."""
         titles = {role: role.title() for role in self.roles}

@@ -19,8 +19,9 @@ _MANAGED = frozenset({"dask", "spark"})
 """Modules of xgboost that connect processes by themselves."""
 
 _PROGRAM = (
-    """\
-import os, socket, sys, time, types, warnings
+    in_process.LEAVE
+    + """
+import socket, time, types, warnings
 
 program, *arguments = sys.argv[1:]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -56,22 +57,12 @@ def connect():
     return tracker, context
 
 """
-    + in_process.RUN
+    + in_process.RUN_TO_CODE
     + """
-def run():
-    try:
-        run_module(*arguments) if program == "-m" else run_file()
-    except SystemExit as end:
-        if end.code:
-            raise
-    except BaseException as error:
-        error.__traceback__ = error.__traceback__.tb_next.tb_next  # without this program's frames
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
-
 own = sys.modules["__main__"]  # kept: Python would empty it
 tracker, context = connect()
-run()
+if code := run():
+    leave(code, vars(sys.modules["__main__"]))
 context.__exit__(None, None, None)
 if tracker:
     try:
@@ -80,7 +71,9 @@ if tracker:
         pass
 """
 )
-"""Runs in the replica, whose image has no ciao. After a failure nothing waits for the others."""
+"""Runs in the replica, whose image has no ciao. After a failure nothing waits for the others, and
+Python does not take XGBoost apart: with a communicator that is open, that ends in a segmentation
+fault."""
 
 
 def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:

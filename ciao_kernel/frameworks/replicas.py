@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import Artifact, JobSpec, Manifest, ReplicaGroup, RestartPolicy
-from ciao_kernel.plugins import DEFAULT_CONTAINER
+from ciao_kernel.model import (
+    Address,
+    Artifact,
+    JobSpec,
+    Manifest,
+    Replica,
+    ReplicaGroup,
+    RestartPolicy,
+)
+from ciao_kernel.plugins import DEFAULT_CONTAINER, Framework
 
 
 def at_least_one_worker(spec: JobSpec) -> JobSpec:
@@ -72,6 +80,22 @@ def python_command(spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
     ``-u`` because the operator sets PYTHONUNBUFFERED only for some kinds.
     """
     return (artifact.python, "-u", *artifact.program_words, *spec.args)
+
+
+def one_process(
+    framework: Framework, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+) -> list[dict[str, str]]:
+    """Return the variables of the replica, as the ``processes`` of a framework without a launcher.
+
+    This function becomes a method as it is: ``processes = one_process``.
+
+    Args:
+        framework: The framework.
+        spec: Result of its ``complete``.
+        replica: The replica.
+        addresses: Address of each replica of the job.
+    """
+    return [framework.environment(spec, replica, addresses)]
 
 
 def replica_specs(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import refusals
-from ciao_kernel.frameworks.replicas import python_command, replica_specs
+from ciao_kernel.frameworks.replicas import one_process, python_command, replica_specs
 from ciao_kernel.model import (
     Address,
     Artifact,
@@ -30,11 +30,25 @@ import tensorflow as tf
 
 config = json.loads(os.environ["TF_CONFIG"])
 task = config["task"]
+config["cluster"].pop("evaluator", None)  # is no server: a session would wait for it
 tf.distribute.Server(
     config["cluster"], job_name=task["type"], task_index=task["index"], protocol="grpc").join()
 """
 """The standard server of TensorFlow, which runs the parts of the graph that others place in it
 (https://www.tensorflow.org/api_docs/python/tf/distribute/Server)."""
+_WITHOUT_EVALUATOR = """\
+import json, os, sys
+
+config = json.loads(os.environ["TF_CONFIG"])
+if config["task"]["type"] != "evaluator":
+    config["cluster"].pop("evaluator", None)
+    os.environ["TF_CONFIG"] = json.dumps(config, separators=(",", ":"))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts the command behind it without the evaluator in TF_CONFIG, where the operator puts it.
+
+A coordinator connects to all tasks of the cluster (tensorflow/python/eager/remote.py,
+``connect_to_cluster``), and would wait for ever for the evaluator, which is no server."""
 
 
 class TensorFlow:
@@ -47,6 +61,8 @@ class TensorFlow:
     requirement = "tensorflow"
     image = "tensorflow/tensorflow:2.21.0"
     servers = ("ps", "worker")
+
+    processes = one_process
 
     def complete(self, spec: JobSpec) -> JobSpec:
         """Check the roles; a header without roles means one worker."""
@@ -112,8 +128,14 @@ class TensorFlow:
         return bool(spec.serve)
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
-        """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others."""
-        return python_command(spec, artifact)
+        """Return the command; ``-u``, as the operator sets PYTHONUNBUFFERED only for others.
+
+        A coordinator of replicas that only serve does not see the evaluator in its cluster.
+        """
+        command = python_command(spec, artifact)
+        if not (spec.serve and spec.count("evaluator")):
+            return command
+        return (artifact.python, "-I", "-S", "-c", _WITHOUT_EVALUATOR, *command)
 
     def server_command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the command of a replica that only serves, until the end of the job stops it."""

@@ -19,7 +19,7 @@ together (pipe(7), PIPE_BUF). Each line begins with the number of its process, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ciao_kernel.delivery.output.result_writer import NAMES
 
@@ -168,3 +168,39 @@ def with_option(command: Sequence[str], option: str) -> list[str]:
     if _PROGRAM in found:
         found.insert(found.index(_PROGRAM) + 1, option)
     return found
+
+
+def processes(own: Mapping[str, str], every: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the variables that torchrun would give each process of a replica.
+
+    It would start new interpreters; a parent that forks these processes needs their variables.
+
+    Args:
+        own: The variables of the replica, from which torchrun would read its options.
+        every: Those of all replicas of the job.
+    """
+    counts = {int(one["PET_NODE_RANK"]): int(one["PET_NPROC_PER_NODE"]) for one in every}
+    node = int(own["PET_NODE_RANK"])
+    before = sum(count for rank, count in counts.items() if rank < node)
+    common = {
+        "MASTER_ADDR": own["MASTER_ADDR"],
+        "MASTER_PORT": own["MASTER_PORT"],
+        "WORLD_SIZE": str(sum(counts.values())),
+        "ROLE_WORLD_SIZE": str(sum(counts.values())),
+        "LOCAL_WORLD_SIZE": str(counts[node]),
+        "GROUP_RANK": str(node),
+        "GROUP_WORLD_SIZE": str(len(counts)),
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_RUN_ID": f"ciao-{own['MASTER_PORT']}",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    return [
+        {
+            **common,
+            "RANK": str(before + local),
+            "ROLE_RANK": str(before + local),
+            "LOCAL_RANK": str(local),
+        }
+        for local in range(counts[node])
+    ]

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
@@ -24,10 +25,12 @@ from ciao_kernel.commands import (
     completion,
     describe,
     jobs,
+    log,
     logs,
     run,
     settings_file,
     shared_arguments,
+    warm,
 )
 from ciao_kernel.commands.shared_arguments import line_count
 from ciao_kernel.commands.verb_table import VERBS
@@ -228,6 +231,24 @@ def test_a_volume_of_an_option_is_for_the_job_or_behind_its_role() -> None:
         (["logs", "a", "--tail", "many"], "--tail: expected a whole number, not 'many'."),
         (["profile", "--seconds", "x"], "--seconds: expected a number, not 'x'."),
         (["run", "f.py", "--dryrun=maybe"], "--dryrun"),
+        (["run", "f.py", "--workers", "2"], "Did you mean --worker?"),
+        (["run", "f.py", "--nproc_per_nod", "2"], "Did you mean --nproc-per-node?"),
+        (["run", "f.py", "--env", "A=1"], "Did you mean --envvar?"),
+        (["run", "f.py", "--mem=1Gi"], "Did you mean --memory?"),
+        (["run", "f.py", "--vol", "d"], "Did you mean --volume?"),
+        (["run", "f.py", "--ctx", "c"], "Did you mean --context?"),
+        (["run", "f.py", "--nodes=2"], "Did you mean --worker?"),
+        (["run", "f.py", "--timeout", "1h"], "Did you mean --deadline?"),
+        (["run", "f.py", "--pvc", "d"], "Did you mean --volume?"),
+        (["delete", "--older-than", "1d"], "Did you mean --older?"),
+        (["run", "f.py", "--envvar", "A=1", "B=2"], "unknown argument B=…. Quote several pairs"),
+        (["run", "f.py", "--dryrun=client"], "--dryrun or --no-dryrun or --dryrun=server."),
+        (["run", "f.py", "--detach=false"], "-d or --detach or --no-detach."),
+        (["logs", "a", "-f=yes"], "-f/--follow does not take the value"),
+        (["run", "f.py", "--output", "model/"], "%output is the option --output-values."),
+        (["fetch"], "required: NAME[/REPLICA]."),
+        (["log", "mnist"], "`ciao logs mnist` shows the output of a job."),
+        (["exec", "a/worker-0", "ls"], "Write a command after --."),
         (["delete", "a", "--all"], "unknown argument --all"),
         (["delete", "a", "--yes", "b", "--all"], "unknown argument b"),
         (["top", "a", "--watch", "b"], "unknown argument b"),
@@ -237,6 +258,66 @@ def test_wrong_words_are_usage_errors(words: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(*words)
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--epochs", "3"],
+        ["--lr=0.1"],
+        ["--seed", "1"],
+        ["--resume"],
+        ["--log-dir", "x"],
+        ["--data", "x"],
+        ["--num-workers", "4"],
+        ["3"],
+    ],
+)
+def test_an_argument_of_the_program_is_no_slip_in_an_option(words: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"unknown argument {words[0].partition('=')[0]}") as one:
+        parse("run", "train.py", *words)
+    assert "follow --: `ciao run train.py -- --epochs 3`" in one.value.hint
+    assert "Did you mean" not in one.value.hint
+
+
+@pytest.mark.parametrize(
+    ("word", "verb"),
+    [
+        ("stop", "delete"),
+        ("kill", "delete"),
+        ("cancel", "delete"),
+        ("rm", "delete"),
+        ("status", "describe"),
+        ("ls", "jobs"),
+        ("ps", "jobs"),
+        ("list", "jobs"),
+        ("get", "jobs"),
+        ("detach", "run --detach"),
+    ],
+)
+def test_the_verbs_of_other_programs_are_understood(word: str, verb: str) -> None:
+    with pytest.raises(UsageError, match=f"no verb {word}") as caught:
+        parse(word)
+    assert caught.value.hint.startswith(f"Did you mean {verb}? ")
+
+
+@pytest.mark.parametrize("verb", ["logs", "attach", "top", "stacks", "fetch"])
+def test_a_replica_may_stand_behind_the_name(verb: str) -> None:
+    args = parse(verb, "mnist/worker-0", "--replica", "ps")
+    shared_arguments.take_replica(args)
+    assert (args.name, args.replica) == ("mnist", ["ps", "worker-0"])
+    args = parse(verb, "mnist")
+    shared_arguments.take_replica(args)
+    assert (args.name, args.replica) == ("mnist", [])
+
+
+def test_words_of_the_log_and_of_warm_in_a_terminal() -> None:
+    caller: Any = SimpleNamespace(session=SimpleNamespace(warm=None))
+    with pytest.raises(UsageError, match="--lines cannot be -3"):
+        asyncio.run(log.run(parse("log", "--lines", "-3"), caller))
+    with pytest.raises(UsageError) as caught:
+        asyncio.run(warm.run(parse("warm"), caller))
+    assert "%ciao warm" in for_terminal(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -673,6 +754,8 @@ class Logs:
     [
         (b"1\n2\n3\n", None, 2, 1),
         (b"1\n2\n3\n", b"a\nb\n", 2, 3),
+        # The log on this machine, which completes the node's, has all runs.
+        (b"0\n1\n2\n3\n4\n", b"1\n2\n", 1, 4),
         (b"1\n2\n3", None, 2, 1),
         (b"1\n2\n3", None, 0, 2),
         (b"", b"a\nb\n", 1, 1),

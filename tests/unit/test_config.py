@@ -108,13 +108,13 @@ BAD = {
     "shutdownWait": ["-1", "1s"],
     "localReplicas": ["0", "many"],
     "context": ["a\nb"],
-    "namespace": ["a\nb", ["a"]],
+    "namespace": ["a\nb", ["a"], "Team A"],
     "queue": ["a\nb", ["a"]],
     "gangScheduler": ["a\nb", ["a"]],
     "gangQueue": ["a\0b", ["a"]],
-    "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x"],
+    "images": ["tensorflow", "=image", "tensorflow=", "tensorflow = x", "jax=a:1,python=b:1"],
     "tensorboardUrl": ["proxy/%PORT%/", "/proxy/8888/", "javascript:%PORT%", ["/%PORT%/"]],
-    "volumes": ["claim", "claim=", "claim=relative", "=/data"],
+    "volumes": ["claim", "claim=", "claim=relative", "=/data", "a=/x,b=/y", "a=/x,nfs://s/E=/y"],
     "checkpoint": ["Claim", "claim/", "claim/../x", "two words"],
     "cpuRequest": ["much", "4Gi", "-1", "0m", ["1"]],
     "clusterPython": ["a\0b"],
@@ -122,8 +122,8 @@ BAD = {
     "requestPatience": ["-1", "long"],
     "followPatience": ["0", "long"],
     "hopelessWait": ["-1", "soon"],
-    "architecture": ["a\nb"],
-    "registry": ["a\nb"],
+    "architecture": ["a\nb", "x86_64"],
+    "registry": ["a\nb", "https://host/path", "[::1", "[::1]x/a", "registry.example.com"],
     "outputStore": [
         "bucket",
         "s3://",
@@ -134,16 +134,16 @@ BAD = {
     ],
     "outputClaim": ["Claim", "claim/", "claim/../x", "two words"],
     "jobVolumes": ["data", "data:../x", "a:x b:x", "tmp:x:ro", ["a:x b:y"], ["a:x", 1], 3],
-    "hostFolders": ["data", "/a/../b", ["/a b"]],
-    "plainRegistries": ["http://host", "host/path", ["a b"]],
+    "hostFolders": ["data", "/a/../b", ["/a b"], "/a,/b"],
+    "plainRegistries": ["http://host", "host/path", ["a b"], "a:5,b"],
     "registryAuthority": ["a\0b"],
-    "pushSecret": ["a\nb"],
-    "pipSecret": ["a\0b"],
+    "pushSecret": ["a\nb", "a b"],
+    "pipSecret": ["a\0b", "a b"],
     "s2iBuilder": ["a\nb"],
     "kanikoImage": ["a\0b"],
     "buildDeadline": ["0", "1h"],
-    "buildCpu": ["a\nb"],
-    "buildMemory": ["a\0b"],
+    "buildCpu": ["a\nb", "two"],
+    "buildMemory": ["a\0b", "4GB", "4"],
     "cacheDays": ["0", "-1", "week"],
     "inspect": ["", "true", "maybe"],
     "usage": ["", "true", "maybe"],
@@ -216,6 +216,12 @@ def test_a_wrong_value_names_its_place(tmp_path: Path) -> None:
     assert str(path) in caught.value.message
     with pytest.raises(SettingError, match=r"^\$CIAO_LINGER: linger cannot be 'x'"):
         load([], {"CIAO_LINGER": "x"})
+
+
+def test_no_password_of_an_address_is_shown() -> None:
+    with pytest.raises(SettingError, match="registry cannot be") as caught:
+        load([], {"CIAO_REGISTRY": "https://ada:hunter2@registry.example/team"})
+    assert "hunter2" not in caught.value.message
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +139,31 @@ def test_roles_that_serve_run_the_server_and_never_end() -> None:
     assert of["ps"] == of["chief"] == ("/env/bin/python", "-u", "/job/cell.py", "--x")
     assert endless_roles(framework, job.serve) == {"ps", "worker"}
     assert endless_roles(framework, ()) == {"ps"}
+
+
+@pytest.mark.parametrize(("role", "seen"), [("chief", False), ("evaluator", True)])
+def test_a_coordinator_of_servers_does_not_see_the_evaluator(
+    role: str, seen: bool, tmp_path: Path
+) -> None:
+    header = "%framework=tensorflow %worker=1 %evaluator=1 %args=--x"
+    framework, job = spec(f"{header} %serve=worker")
+    (tmp_path / "cell.py").write_text(
+        "import os, sys; print(sys.argv[1:], os.environ['TF_CONFIG'])"
+    )
+    artifact = Artifact(ARTIFACT.source, sys.executable, str(tmp_path))
+    given = framework.environment(job, Replica(role, 0), operators(job))  # the operator's
+    command = replica_command(framework, job, artifact, role)
+    env = {**os.environ, **given}
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    argument, text = said.split(maxsplit=1)
+    assert argument == "['--x']"
+    expected = json.loads(given["TF_CONFIG"])
+    assert set(expected["cluster"]) == {"chief", "worker", "evaluator"}
+    if not seen:
+        del expected["cluster"]["evaluator"]
+    assert json.loads(text) == expected
+    framework, job = spec(header)
+    assert "-c" not in replica_command(framework, job, artifact, role)
 
 
 def test_workers_that_serve_cannot_all_succeed() -> None:

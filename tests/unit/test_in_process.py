@@ -34,3 +34,14 @@ def test_a_program_finds_its_modules_in_every_python(
     assert system.modules["__main__"].seen == ("__main__", str(program))
     assert system.path == [first if first == "before" else str(tmp_path), "x"]
     assert system.argv == [str(program), "--x"]
+
+
+def test_a_program_has_no_annotations_of_the_future_but_its_own(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("def train(steps: int): pass\n")
+    system = SimpleNamespace(flags=SimpleNamespace(safe_path=True), modules={}, argv=[])
+    known: dict[str, Any] = {"sys": system, "os": os, "types": types}
+    known |= {"program": str(program), "arguments": []}
+    exec("from __future__ import annotations\n" + in_process.RUN, known)
+    known["run_file"]()
+    assert system.modules["__main__"].train.__annotations__ == {"steps": int}

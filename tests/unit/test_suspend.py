@@ -55,3 +55,12 @@ def test_a_job_that_is_over_stays_as_it_is() -> None:
 def test_a_backend_without_places_says_so() -> None:
     with pytest.raises(UsageError, match="mnist cannot be suspended"):
         run(suspend, object())
+    with pytest.raises(UsageError, match="mnist is not suspended") as caught:
+        run(resume, object())
+    assert "delete" not in caught.value.hint
+
+
+@pytest.mark.parametrize("verb", [suspend, resume])
+def test_the_end_of_a_job_is_named_first(verb: Any) -> None:
+    with pytest.raises(BackendError, match="mnist is over: Succeeded"):
+        run(verb, object(), State.SUCCEEDED)

@@ -31,10 +31,14 @@ from ciao_kernel.plugins import Emit, Step
 _DONE = "ciao-done"
 """Has the folders of those packages of the interpreter that the requirements are fulfilled by."""
 _SITES = (
-    "import json, sys, sysconfig; "
+    "import glob, json, os, sys, sysconfig; "
+    "sites = [path for path in sys.path if path.endswith('-packages')]; "
+    # pip finds packages in these too, and replicas get the same variable.
+    "named = filter(os.path.isabs, os.environ.get('PYTHONPATH', '').split(os.pathsep)); "
+    "more = [path for path in map(os.path.abspath, named) if path not in sites "
+    "and glob.glob(os.path.join(glob.escape(path), '*-info'))]; "
     # Machines of two architectures may share a home, and have one text of their version.
-    "print(json.dumps([f'{sys.version} {sysconfig.get_platform()}', "
-    "[path for path in sys.path if path.endswith('-packages')]]))"
+    "print(json.dumps([f'{sys.version} {sysconfig.get_platform()}', sites, more]))"
 )
 _SATISFIED = re.compile(r"Requirement already satisfied: ([A-Za-z0-9][\w.-]*)")
 _NO_VENV = "On Debian, install the package python3-venv."
@@ -58,9 +62,9 @@ async def prepare(
     """
     if not wanted.packages:
         return python
-    version, sites = await _asked(python)
+    version, sites, more = await _asked(python)
     answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
-    key = json.dumps([python, version, sites, wanted.key, answers])
+    key = json.dumps([python, version, sites, more, wanted.key, answers])
     folder = await asyncio.to_thread(_place, cache / "environments", key)
     disk_cache.used(folder / _DONE)
     if _is_made(folder):
@@ -73,7 +77,7 @@ async def prepare(
         if not _is_made(folder):
             emit(Notice(f"installing {wanted.label} …"))
             try:
-                await _make(python, folder, sites, wanted, emit, lock)
+                await _make(python, folder, (sites, more), wanted, emit, lock)
             except BaseException as error:
                 await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
                 if isinstance(error, OSError):
@@ -110,23 +114,29 @@ def _is_made(folder: Path) -> bool:
     return disk_cache.is_own(folder) and (folder / _DONE).exists()
 
 
-async def _asked(python: str) -> tuple[str, list[str]]:
-    """Return the interpreter's version and the folders of its packages."""
+async def _asked(python: str) -> tuple[str, list[str], list[str]]:
+    """Return the interpreter's version, and the folders of its packages and of the PYTHONPATH's."""
     said = await _run([python, "-c", _SITES], f"{python} does not run as Python", "")
     try:
-        version, sites = json.loads(said)
+        version, sites, more = json.loads(said)
     except ValueError:
         raise EnvironmentFault(
             f"{python} does not answer like Python.", "Name another interpreter with %python=…."
         ) from None
-    return version, sites
+    return version, sites, more
 
 
 async def _make(
-    python: str, folder: Path, sites: list[str], wanted: Requirements, emit: Emit, lock: Lock
+    python: str,
+    folder: Path,
+    below: tuple[list[str], list[str]],
+    wanted: Requirements,
+    emit: Emit,
+    lock: Lock,
 ) -> None:
     from packaging.utils import canonicalize_name
 
+    sites, more = below
     pip.check()
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     private_files.make_folder(folder)  # venv's own mode would follow the umask
@@ -136,9 +146,10 @@ async def _make(
     if own is None:
         raise EnvironmentFault(f"{python} creates environments with an unknown layout.", _NO_VENV)
     # Not one line per folder: addsitedir also processes their own .pth files.
-    below = f"import site; list(map(site.addsitedir, {sites!r}))\n"
-    (own / "below.pth").write_text(below)
-    counted = stand_ins.of(stand_ins.installed(sites), wanted)
+    # %envvar may give the replicas another PYTHONPATH than pip has.
+    text = f"import site, sys; list(map(site.addsitedir, {sites!r})); sys.path.extend({more!r})\n"
+    (own / "below.pth").write_text(text)
+    counted = stand_ins.of(stand_ins.installed([*more, *sites]), wanted)
     for name, number in counted.items():
         stand_ins.note(own, name, number)
     command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
@@ -165,7 +176,7 @@ async def _make(
     for name, number in counted.items():
         stand_ins.forget(own, name, number)
         counted_on |= stand_ins.behind(name) if name in counted_on else set()
-    below_folders = await asyncio.to_thread(_info_folders, sites, counted_on)
+    below_folders = await asyncio.to_thread(_info_folders, [*more, *sites], counted_on)
     (folder / _DONE).write_text(json.dumps(below_folders))
 
 

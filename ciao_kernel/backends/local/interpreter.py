@@ -11,21 +11,40 @@ import shutil
 import sys
 from pathlib import Path
 
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.visible_text import short
 
 _TIMEOUT = 60.0
 """Seconds to wait for an interpreter: the first start from a network drive may be slow."""
 _ANSWER = "ciao: "
+_DIRECTIVE = "Set %python to a path such as ~/envs/tf/bin/python, or leave it out."
 
 
-def find(asked: str, folder: Path) -> str:
+def of_setting(settings: Settings, folder: Path) -> str:
+    """Return the absolute path of the interpreter that the setting ``python`` names.
+
+    Args:
+        settings: The settings, with their origins.
+        folder: As for :func:`find`.
+
+    Raises:
+        EnvironmentFault: There is no such program.
+    """
+    origin = settings.origins.get("python", "")
+    where = f", which {origin} sets" if origin else ""
+    hint = f"Correct the setting python{where}, or leave it empty."
+    return find(settings.python, folder, hint)
+
+
+def find(asked: str, folder: Path, hint: str = _DIRECTIVE) -> str:
     """Return the absolute path of the interpreter that the user named.
 
     Args:
         asked: A path (``~`` and paths relative to ``folder`` are supported), the folder of a
             virtual environment, or a command.
         folder: The user's working directory.
+        hint: How to name another one.
 
     Raises:
         EnvironmentFault: There is no such program.
@@ -40,7 +59,7 @@ def find(asked: str, folder: Path) -> str:
     if found is None:
         raise EnvironmentFault(
             f"there is no Python interpreter {short(asked)}{why}.",
-            "Set %python to a path such as ~/envs/tf/bin/python, or leave it out.",
+            hint,
         )
     return found
 

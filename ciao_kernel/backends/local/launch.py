@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import secrets
 import subprocess
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import private_files
+from ciao_kernel import exhaustion, log, private_files
 from ciao_kernel.backends.local import (
     environment,
     interpreter,
@@ -43,6 +44,8 @@ from ciao_kernel.delivery.packages import requirements
 from ciao_kernel.errors import BackendError, EnvironmentFault, SpecError
 from ciao_kernel.model import Address, Artifact, Notice, Replica, RestartPolicy, naming
 from ciao_kernel.plugins import AnyLanguage, Build, Builder, Emit, Plan, endless_roles
+
+_log = logging.getLogger(__name__)
 
 _LOOK = 0.1
 """Seconds between two checks for the end of a stopped job."""
@@ -77,8 +80,8 @@ class Launcher:
         if isinstance(plan.framework, AnyLanguage):
             return sys.executable  # which nothing starts
         if not plan.spec.python:
-            asked = self._settings.python
-            return interpreter.find(asked, plan.folder) if asked else sys.executable
+            named = self._settings.python
+            return interpreter.of_setting(self._settings, plan.folder) if named else sys.executable
         try:
             return interpreter.find(plan.spec.python, plan.folder)
         except EnvironmentFault as error:
@@ -150,7 +153,9 @@ class Launcher:
             started.append(supervisor_start.start(folder, record["id"]))
             await supervisor_start.wait_until_running(folder, started[0], len(replicas))
         except BaseException as error:
-            await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
+            # The first error has the cause; without open files nothing can be removed either.
+            with log.ignored(_log, "rolling a start back", OSError, BackendError):
+                await asyncio.shield(asyncio.to_thread(self._roll_back, folder, started))
             if isinstance(error, OSError):
                 raise _no_room(error, folder) from error
             if isinstance(error, private_files.Untrusted):
@@ -187,7 +192,7 @@ class Launcher:
                     private_files.make_folder(self._jobs / name)
                     return Folder(self._jobs / name)
         except OSError as error:
-            raise EnvironmentFault(
+            raise exhaustion.fault_of(error) or EnvironmentFault(
                 f"the job's folder cannot be created in {self._jobs}: {error.strerror}.",
                 "Name another place: `%ciao config storage=/some/folder`.",
             ) from error
@@ -280,7 +285,7 @@ def _no_room(error: OSError, folder: Folder) -> EnvironmentFault:
             f"the disk is full: no space is left in {folder.path}.",
             "Free some space; `%ciao delete --finished` removes old jobs.",
         )
-    return EnvironmentFault(
+    return exhaustion.fault_of(error, of_processes=True) or EnvironmentFault(
         f"the job cannot be started: {error.strerror or error}"
         + (f" ({error.filename})." if error.filename else "."),
         "Name another place for jobs: `%ciao config storage=/some/folder`.",

@@ -201,20 +201,21 @@ def _send(pid: int, number: signal.Signals, is_meant: Callable[[], bool]) -> Non
     """Send a signal to a process, which may be gone already, if it is the one that is meant.
 
     The descriptor is opened before the check: if the process ends after the check and its number is
-    reused, the signal goes to the ended process, and so to none (pidfd_open(2), Linux 5.3).
+    reused, the signal goes to the ended process, and so to none (pidfd_open(2), Linux 5.3). Pythons
+    that were built for an older Linux, such as some of conda and uv, lack the two functions.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         try:
-            process = os.pidfd_open(pid)
+            send, process = signal.pidfd_send_signal, os.pidfd_open(pid)
         except ProcessLookupError:
             return
-        except OSError:  # an older Linux, or a sandbox that forbids it
+        except (AttributeError, OSError):  # OSError: an older Linux, or a sandbox that forbids it
             if pid > 0 and is_meant():
                 os.kill(pid, number)
             return
         try:
             if is_meant():
-                signal.pidfd_send_signal(process, number)
+                send(process, number)
         finally:
             os.close(process)
 

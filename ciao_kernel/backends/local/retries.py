@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PREFIX = "ciao: "
 """Begins the line that is written into each log before the next try (:mod:`.try_lines`)."""
 _KILLS = (signal.SIGKILL, signal.SIGTERM)
+_SAVED = 128 + signal.SIGTERM
+"""Exit code by which a program tells that it ended because of SIGTERM; it may have saved first."""
 
 
 class Retries:
@@ -44,7 +46,8 @@ class Retries:
 
     def plan(self, name: str, exit_code: int, kill_at: float) -> None:
         """Note a loss."""
-        self.why = f"{name} was killed by {signal.Signals(-exit_code).name}"
+        how = "ended by SIGTERM" if exit_code == _SAVED else f"killed by {_name(exit_code)}"
+        self.why = f"{name} was {how}"
         self.kill_at = kill_at
 
     def drop(self) -> None:
@@ -60,5 +63,9 @@ class Retries:
 
 
 def is_kill(exit_code: int) -> bool:
-    """Return whether a replica was killed by a signal with which others end processes."""
-    return -exit_code in _KILLS
+    """Return whether a replica was ended by a signal with which others end processes."""
+    return -exit_code in _KILLS or exit_code == _SAVED
+
+
+def _name(exit_code: int) -> str:
+    return signal.Signals(-exit_code).name

@@ -14,7 +14,7 @@ from ciao_kernel.model import Notice, Output
 
 _PREFIX = PREFIX.encode()
 _LINE = re.compile(
-    rb"^" + re.escape(_PREFIX) + rb"([a-z]+-\d{1,6} was killed by \w{1,20}); "
+    rb"^" + re.escape(_PREFIX) + rb"([a-z]+-\d{1,6} was (?:killed|ended) by \w{1,20}); "
     rb"(try \d{1,6} of (\d{1,6}))\n",
     re.M,
 )

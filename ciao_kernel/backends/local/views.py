@@ -13,7 +13,7 @@ from typing import Any
 
 from ciao_kernel.backends.local import hosts
 from ciao_kernel.backends.local.record import Folder
-from ciao_kernel.magics import stored_header
+from ciao_kernel.magics import stored_fields
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Group
 from ciao_kernel.model.status import SILENT
@@ -33,7 +33,7 @@ def job(folder: Folder) -> Job:
         place=record["workdir"],
         program=record["program"],
         root=record["workdir"],
-        **stored_header.job_fields(record["header"]),
+        **stored_fields.job_fields(record["header"]),
         owner=record["by"],
         detached=record["detached"],
         made_of=tuple((name, str(text)) for name, text in record.get("made_of", {}).items()),

@@ -41,9 +41,10 @@ def feed(folder: Folder, replica: Replica, data: bytes) -> None:
 def _write(pipe: int, data: bytes) -> None:
     until = time.monotonic() + _PATIENCE
     left = memoryview(data)
+    room = select.poll()  # select.select takes no descriptor above 1023
+    room.register(pipe, select.POLLOUT)
     while left:
-        _, writable, _ = select.select([], [pipe], [], max(0.0, until - time.monotonic()))
-        if not writable:
+        if not room.poll(max(0.0, until - time.monotonic()) * 1000):
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         left = left[os.write(pipe, left[: select.PIPE_BUF]) :]
 

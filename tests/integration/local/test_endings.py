@@ -50,14 +50,23 @@ def test_the_chief_ends_the_job_and_not_worker_0(jobs: Place) -> None:
         %worker=1
         import os, time
         if os.environ["CIAO_REPLICA"] == "worker-0":
+            with open("written", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename("written", "pid")
             raise SystemExit
-        while not os.path.exists("seen"):
-            # The worker is over and the job is not.
-            time.sleep(0.3)
-            open("seen", "w").close()
+        while not os.path.exists("pid"):
+            time.sleep(0.01)
+        pid = int(open("pid").read())
+        try:
+            while True:
+                os.kill(pid, 0)  # until its parent has seen its end
+                time.sleep(0.01)
+        except ProcessLookupError:
+            time.sleep(0.3)  # the worker is over and the job is not
         """
     )
     assert ended.error is None
+    assert ended.display.state("worker-0") is State.SUCCEEDED
     assert str(ended.display.status.decided_by) == "chief-0"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -327,6 +328,24 @@ def test_a_failing_builder_leaves_nothing(jobs: Place) -> None:
     assert isinstance(ended.error, EnvironmentFault)
     assert "the disk is full" in ended.error.message
     assert jobs.leftovers() == []
+
+
+def test_too_many_open_files_are_named_though_nothing_can_be_removed(jobs: Place) -> None:
+    """Without a free descriptor the start cannot be rolled back either: that is not the cause."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    class Exhausting(FolderBuilder):
+        async def build(self, ask: Build, emit: Any) -> Any:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            return await super().build(ask, emit)
+
+    try:
+        session = session_with(jobs, Exhausting(Settings()))
+        ended = jobs.run("%framework=tensorflow\nprint()\n", session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(ended.error, EnvironmentFault)
+    assert "too many open files" in ended.error.message
 
 
 def test_a_supervisor_that_cannot_start_leaves_nothing(jobs: Place) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,35 @@ def test_an_environment_that_others_could_change_is_made_again(
         os.umask(old)
     assert not planted.exists()
     assert planted.parent.stat().st_mode & 0o077 == 0
+
+
+def test_packages_on_the_pythonpath_count_for_this_pythonpath(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas get the variable of their kernel, and the next kernel may have another."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    name, raw = wheel("mylib", "0.1", "")
+    (tmp_path / name).write_bytes(raw)
+    tree = tmp_path / "[tree]"
+    with zipfile.ZipFile(tmp_path / name) as packed:
+        packed.extractall(tree)
+    (tmp_path / "requirements.txt").write_text("--find-links .\nmylib\n")
+    wanted = read(BuildSpec(requirements="requirements.txt"), tmp_path)
+
+    def place() -> str:
+        """Where the package is, for a replica that has no PYTHONPATH."""
+        made = environment.prepare(sys.executable, wanted, tmp_path / "cache", lambda event: None)
+        command = [asyncio.run(made), "-c", "import mylib; print(mylib.__file__)"]
+        bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.check_output(command, text=True, env=bare).strip()
+
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{tree}/{os.pathsep}{before}".rstrip(os.pathsep))
+    assert place().startswith(str(tree))
+    monkeypatch.setenv("PYTHONPATH", before)
+    assert place().startswith(str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", f"{tree}/{os.pathsep}{before}".rstrip(os.pathsep))
+    assert place().startswith(str(tree))
+    (tree / "mylib-0.1.dist-info").rename(tree / "other-0.1.dist-info")
+    assert place().startswith(str(tmp_path / "cache"))

@@ -49,3 +49,30 @@ def test_a_job_waits_for_all_its_workers(code: int, jobs: Place) -> None:
     last = ended.display.status
     assert last.state is (State.FAILED if code else State.SUCCEEDED)
     assert [one.exit_code for one in last.replicas] == [0, code]
+
+
+FAILS = """
+import jax
+from jax.experimental.multihost_utils import process_allgather
+
+jax.distributed.initialize()
+rank = jax.process_index()
+process_allgather(jax.numpy.array(rank))
+if rank == BAD:
+    raise ValueError("bad shard")
+process_allgather(jax.numpy.array(rank))
+"""
+
+
+@pytest.mark.second("packages")
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.timeout(200)  # JAX's own barrier waits for 300 seconds
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_worker_that_fails_does_not_wait_for_the_others(bad: int, jobs: Place) -> None:
+    ended = jobs.run(f"%framework=jax\n%worker=2\n{FAILS.replace('BAD', str(bad))}")
+    assert isinstance(ended.error, JobFailed)
+    last = ended.display.status
+    assert (last.state, str(last.decided_by)) == (State.FAILED, f"worker-{bad}")
+    assert {str(one.replica): one.exit_code for one in last.replicas}[f"worker-{bad}"] == 1
+    assert ended.log(f"worker-{bad}").decode().endswith("ValueError: bad shard\n")

@@ -16,6 +16,17 @@ from tests.helpers.jobs import Place, Recorder
 real = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
 HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
 
+ALLOCATION = {
+    "SLURM_JOBID": "77",
+    "SLURM_JOB_ID": "77",
+    "SLURM_NODELIST": "one.invalid,two.invalid",
+    "SLURM_JOB_NODELIST": "one.invalid,two.invalid",
+    "SLURM_TASKS_PER_NODE": "2(x2)",
+    "SLURM_NNODES": "2",
+    "SLURM_JOB_NUM_NODES": "2",
+}
+"""Variables of Slurm in an allocation of two nodes, of which this machine is none."""
+
 
 class TestReal:
     pytestmark = real
@@ -45,6 +56,17 @@ class TestReal:
             "  Cell, line 9, in train",
         ]
         assert ended.log("launcher-0") == b""
+
+    @pytest.mark.second("packages")
+    def test_ranks_stay_here_in_an_allocation_and_can_read_its_variables(
+        self, jobs: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in ALLOCATION.items():
+            monkeypatch.setenv(name, value)
+        ended = jobs.run(f"{HEADER}import os\nprint(os.environ['SLURM_JOB_ID'])")
+        assert ended.error is None, ended.error
+        told = [ended.log(one) for one in REPLICAS]
+        assert told == [b"77\n77\n", b"77\n77\n", b""]
 
     @pytest.mark.second("packages")
     def test_whole_lines_of_ranks_that_share_a_worker(self, jobs: Place) -> None:

@@ -232,6 +232,25 @@ def test_a_rank_whose_debugger_cannot_be_loaded_ends_with_its_error(tmp_path: Pa
     assert "FileNotFoundError" not in done.stderr
 
 
+HOOK = """
+import sys, types
+
+run = types.ModuleType("mpi4py.run")
+run.set_abort_status = lambda status: print("abort", status)
+for name in ("mpi4py", "mpi4py.MPI"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["mpi4py.run"] = run
+sys.excepthook = lambda *_: sys.exit("told")
+raise ValueError("bad shard")
+"""
+
+
+def test_a_rank_whose_hook_fails_ends_the_others_too(tmp_path: Path) -> None:
+    (tmp_path / "cell.py").write_text(HOOK)
+    done = rank(tmp_path, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "abort 1\n", "told\n")
+
+
 VALUES = """
 import os
 rank, process, code = int(os.environ["RANK"]), "mine", [1, 2]

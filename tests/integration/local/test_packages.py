@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ciao_kernel.errors import EnvironmentFault, SourceError
+from ciao_kernel.errors import EnvironmentFault, SourceError, UsageError
 from ciao_kernel.model import State
 from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
 from tests.helpers.packages import Index, serving
@@ -193,7 +193,7 @@ def test_a_package_for_tensorflow_takes_the_smaller_one_that_is_there(
 def test_what_cannot_be_had_is_one_error(jobs: Place, index: Index, wish: str, says: str) -> None:
     ended = jobs.run(cell(index, wish))
 
-    assert isinstance(ended.error, SourceError)
+    assert isinstance(ended.error, UsageError)
     assert says in ended.error.message
     assert not jobs.leftovers()
     assert not environments(jobs)

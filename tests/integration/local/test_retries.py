@@ -68,6 +68,26 @@ def test_the_job_is_started_again_after_a_kill(jobs: Place, kill: signal.Signals
     assert "was restarted" not in ended.display.notices
 
 
+def test_a_program_that_saves_when_it_is_told_to_end_is_started_again(jobs: Place) -> None:
+    """As in docs/surviving.md."""
+    saves = "import signal, sys\nsignal.signal(15, lambda *_: (print('saved'), sys.exit(143)))"
+
+    async def main() -> Ended:
+        session, display = jobs.session(), Recorder()
+        text = f"%framework=tensorflow\n%worker=1\n%checkpoint\n%retries=1\n{saves}{TRAINS}"
+        cell = asyncio.ensure_future(jobs.ended(text, session, display))
+        await display.until("life 0")
+        os.kill(int(display.data("worker-0").split()[2]), signal.SIGTERM)
+        return await cell
+
+    ended = asyncio.run(main())
+    assert ended.error is None
+    first, saved, second = ended.display.data("worker-0").decode().splitlines()
+    assert (first[:6], saved, second[:6]) == ("life 0", "saved", "life 1")
+    told = f"worker-0 was ended by SIGTERM; {ended.job.name} is started again, try 2 of 2"
+    assert told in ended.display.notices
+
+
 def test_without_a_try_left_the_job_fails(jobs: Place) -> None:
     ended = run(jobs, "", signal.SIGKILL)
     assert isinstance(ended.error, JobFailed)

@@ -27,3 +27,19 @@ def test_the_chief_alone_has_code_and_trains_by_the_servers(jobs: Place, kind: s
     assert states.pop("chief-0") is State.SUCCEEDED
     assert states == dict.fromkeys(("ps-0", "worker-0", "worker-1"), State.STOPPED)
     assert "still at work" not in ended.display.notices
+
+
+EVALUATOR = """
+import json, os
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "evaluator":
+    raise SystemExit
+"""
+
+
+@pytest.mark.second("packages")
+def test_the_coordinator_does_not_wait_for_an_evaluator(jobs: Place) -> None:
+    served = "%serve=ps,worker\n"
+    before, _, code = CELLS["coordinator"].partition(served)
+    ended = jobs.run(f"{before}%evaluator=1\n{served}{EVALUATOR}{code}")
+    assert ended.error is None, ended.error
+    assert "accuracy 0." in ended.log("chief-0").decode()

@@ -190,10 +190,46 @@ ends.set()
     assert replica.run("raise SystemExit('why')") == ({**replica.parts[-1], "code": 1}, "why\n")
 
 
+JAX = """
+import atexit
+from types import SimpleNamespace
+
+global_state = SimpleNamespace(client=CLIENT)
+
+@atexit.register
+def shutdown():
+    print("waits for its work and the other workers")
+"""
+
+
+@pytest.mark.parametrize(
+    ("client", "code", "waits"), [(True, 0, True), (True, 3, False), (None, 3, True)]
+)
+def test_only_a_failed_program_with_other_workers_waits_for_nothing(
+    client: object, code: int, waits: bool, replica: Replica
+) -> None:
+    jax = JAX.replace("CLIENT", str(client))
+    beside = {"jax/__init__.py": "", "jax/_src/__init__.py": "", "jax/_src/distributed.py": jax}
+    program = f"import jax._src.distributed\nraise SystemExit({code})"
+    end, text = replica.run(program, beside=beside)
+    assert end["code"] == code
+    assert text == ("waits for its work and the other workers\n" if waits else "")
+
+
 def test_a_traceback_shows_the_program_alone(replica: Replica) -> None:
     _, text = replica.run("def f():\n    raise ValueError('no')\nf()\n")
     assert "zygote" not in text
     assert 'run-1/cell.py", line 3, in <module>\n    f()' in text
+    assert text.endswith("ValueError: no\n")
+
+
+def test_a_hook_of_the_program_that_fails_ends_it_as_in_python(replica: Replica) -> None:
+    program = "import sys\nsys.excepthook = lambda *_: {}\nraise ValueError('no')"
+    end, text = replica.run(program.format("sys.exit('told')"))
+    assert (end["code"], text) == (1, "told\n")
+    end, text = replica.run(program.format("[][0]"))
+    assert (end["code"], "zygote" in text) == (1, False)
+    assert "IndexError: " in text
     assert text.endswith("ValueError: no\n")
 
 
@@ -399,6 +435,31 @@ def test_a_changed_variable_is_there_before_the_imports(tmp_path: Path) -> None:
     assert replica.run(program)[1] == "None\n"
     assert replica.run(program, environment={"LEVEL": "3"})[1] == "3\n"
     assert replica.run(program)[1] == "None\n"
+
+
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(
+    ("own", "given", "found"),
+    [(None, {}, "1"), ("4", {}, "4"), ("4", {"OMP_NUM_THREADS": "2"}, "2")],
+)
+def test_a_default_of_the_run_does_not_replace_the_replicas_own_variable(
+    own: str | None,
+    given: dict[str, str],
+    found: str,
+    cold: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if own is None:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", own)
+    agent = Replica(tmp_path)
+    program = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    defaults = {"OMP_NUM_THREADS": "1"}
+    assert agent.run(program, environment=given, defaults=defaults, cold=cold)[1] == f"{found}\n"
+    agent.process.terminate()
+    agent.process.wait()
 
 
 WRITES = (

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import JobFailed
-from ciao_kernel.model import State
+from ciao_kernel.model import Replica, State
 from tests.helpers import digits
 from tests.helpers.jobs import Place
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
+MASTER = Replica("master", 0)
 REPLICAS = ("master-0", "worker-0", "worker-1")
 
 
@@ -46,6 +48,7 @@ def test_a_failure_has_the_cells_lines_and_none_of_the_runner(jobs: Place) -> No
     assert isinstance(ended.error, JobFailed)
     last = ended.display.status
     assert (last.state, str(last.decided_by)) == (State.FAILED, "worker-0")
+    assert [one.exit_code for one in last.replicas if str(one.replica) == "worker-0"] == [1]
     trace = ended.log("worker-0").decode().splitlines()
     first = trace.index("Traceback (most recent call last):")
     frames = [line for line in trace[first:] if line.startswith("  File ")]
@@ -54,6 +57,31 @@ def test_a_failure_has_the_cells_lines_and_none_of_the_runner(jobs: Place) -> No
         '  File "ciao_cell.py", line 9, in train',
     ]
     assert trace[-1] == "ValueError: bad shard"
+
+
+ENDS_EARLY = """
+import atexit, os
+import xgboost as xgb
+
+atexit.register(print, "at exit")
+loss = 0.25
+xgb.collective.broadcast("together", 0)
+if os.environ["RANK"] == "0":
+    raise SystemExit(3)
+xgb.collective.broadcast("waits for rank 0", 0)
+"""
+
+
+@pytest.mark.second("packages")
+def test_a_master_that_fails_ends_with_its_code_and_gives_its_values(jobs: Place) -> None:
+    ended = jobs.run(f"%framework=xgboost\n%worker=1\n%output=loss\n{ENDS_EARLY}")
+    assert isinstance(ended.error, JobFailed)
+    last = ended.display.status
+    assert (str(last.decided_by), last.replicas[0].exit_code) == ("master-0", 3)
+    said = ended.log("master-0").decode()
+    assert said.endswith("at exit\n")
+    assert "Stack trace" not in said
+    assert (results.folder(ended.job.files, MASTER) / "loss.json").read_text() == "0.25"
 
 
 ENDS = """

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ciao_kernel.backends.local import hosts, processes
+from ciao_kernel.backends.local.inspection.gpu_readings import GpuReadings
 from ciao_kernel.backends.local.inspection.running import RunningJob
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.model import Replica
-from ciao_kernel.model.usage import GpuUsage, Usage, UsageReport, size_text
+from ciao_kernel.model.usage import Usage, UsageReport, size_text
 
 _APART = 0.5
 """Seconds between the two readings that tell how busy the processors are."""
@@ -61,7 +61,7 @@ def _report(
     last: Mapping[str, Reading],
     elapsed: float,
 ) -> UsageReport:
-    gpus = _Gpus()
+    gpus = GpuReadings()
     rows = []
     for replica in replicas:
         name = str(replica)
@@ -74,7 +74,8 @@ def _report(
         shown = gpus.of(found[name])
         rows.append(Usage(replica, max(0.0, busy) / elapsed, now.memory, now.peak, gpus=shown))
     several = any(len(one.seconds) > 1 for one in last.values())
-    return UsageReport(tuple(rows), " ".join([_machine(), *([_SHARED] if several else [])]))
+    remarks = [_machine(), _SHARED if several else "", gpus.remark()]
+    return UsageReport(tuple(rows), " ".join(filter(None, remarks)))
 
 
 def read(pids: Iterable[int]) -> Reading:
@@ -119,36 +120,3 @@ def _machine() -> str:
     if (limit := own.get("limit", total)) < total and "memory" in own:
         text += f"; its container uses {size_text(own['memory'])} of {size_text(limit)}"
     return f"{text}."
-
-
-class _Gpus:
-    """The GPUs of this machine, asked only if a replica has one."""
-
-    def __init__(self) -> None:
-        self._all: dict[str, GpuUsage] | None = None
-
-    def of(self, pids: Iterable[int]) -> tuple[GpuUsage, ...]:
-        """Return the GPUs that the processes of a replica may use."""
-        names = _devices(pids)
-        if not names:
-            return ()
-        if self._all is None:
-            self._all = _installed()
-        return tuple(self._all[one] for one in names if one in self._all)
-
-
-def _devices(pids: Iterable[int]) -> list[str]:
-    """Return the devices that ciao gave to a replica."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                if one.startswith(b"CUDA_VISIBLE_DEVICES="):
-                    return [name for name in one.decode().partition("=")[2].split(",") if name]
-    return []
-
-
-def _installed() -> dict[str, GpuUsage]:
-    from ciao_kernel.delivery.inspection import usage_reader
-
-    found: list[list[Any]] = usage_reader.gpus()
-    return {str(number): GpuUsage(*one) for number, one in enumerate(found)}
