@@ -15,12 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
 from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
 from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
-from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
 from ciao_kernel.kube import configured
@@ -128,11 +127,18 @@ class KubernetesBackend:
 
     async def submit(self, plan: Plan, builder: Builder, emit: Emit, *, outlive: bool) -> Job:
         """Create the job and its ConfigMap; the kernel's pod owns a job that ends with it."""
-        from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
-        from ciao_kernel.backends.kubernetes.submission import output_checks, sent_values, submit
+        from ciao_kernel.backends.kubernetes.submission import (
+            earlier_runs,
+            output_checks,
+            sent_values,
+            submit,
+        )
 
         target = await self._targets.of(plan.spec.cluster)
-        if plan.name and self._deletions.ends(target.namespace, plan.name):
+        if plan.name and plan.spec.checkpoint:
+            deleting = functools.partial(self._deletions.names, target.namespace)
+            await earlier_runs.wait(target, plan.name, deleting, emit)
+        elif plan.name and self._deletions.ends(target.namespace, plan.name):
             emit(Notice(f"waiting until the stopped job {plan.name} is deleted …"))
             await self._deletions.wait_until_deleted(target.namespace, plan.name)
         if (here := (target.context, target.namespace)) not in self._settled:
@@ -143,8 +149,6 @@ class KubernetesBackend:
             plan, builder, target, self._settings, emit, outlive=outlive, told=self._told
         )
         self._places.remember(job, target.context)
-        if plan.spec.retries:
-            emit(Notice(retry_notices.resubmission(job)))
         job = self._lookup.here(job)
         if plan.spec.detach:
             said = await output_checks.detached_notice(plan.spec, target, job, self._settings)
@@ -399,13 +403,8 @@ class KubernetesBackend:
         return job, target, await self._pods(job, target)
 
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
-        """Return the youngest pod of each replica."""
+        """Return the pod of each replica that has one."""
         path = f"/api/v1/namespaces/{job.place}/pods"
-        found = await pages(target.client, path, job_metadata.selector(job))
-        found.sort(key=lambda pod: str(get(pod, "metadata", "creationTimestamp")))
-        return {
-            replica: pod
-            for pod in found
-            if job_metadata.is_part_of(pod, job.uid, job.run)
-            and (replica := job_metadata.replica(pod))
-        }
+        return job_pods.of_replicas(
+            job, await pages(target.client, path, job_metadata.selector(job))
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,14 @@ _GROUP = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One verb on one kind of object."""
+    """One verb on one kind of object, or on one object alone."""
 
     verb: str
     resource: str
     group: str = ""
     subresource: str = ""
+    object_name: str = ""
+    """The one object that it is for, such as the Secret of ``%pushSecret``; "" means all."""
 
     @property
     def name(self) -> str:
@@ -32,7 +35,8 @@ class Right:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.name}" + (f".{self.group}" if self.group else "")
+        text = f"{self.verb} {self.name}" + (f".{self.group}" if self.group else "")
+        return f'{text} "{self.object_name}"' if self.object_name else text
 
 
 CLAIM = tuple(Right(verb, "configmaps") for verb in ("patch", "delete"))
@@ -87,11 +91,12 @@ def _grants(rule: Object, right: Right) -> bool:
         return any(name in _list(rule.get(key)) for name in ("*", *names))
 
     whole = f"*/{right.subresource}" if right.subresource else right.name
+    objects = _list(rule.get("resourceNames"))
     return (
         holds("verbs", right.verb)
         and holds("apiGroups", right.group)
         and holds("resources", right.name, whole)
-        and not rule.get("resourceNames")
+        and (not objects or right.object_name in objects)
     )
 
 
@@ -104,6 +109,8 @@ async def _ask(client: Client, namespace: str, right: Right) -> bool:
     }
     if right.subresource:
         asked["subresource"] = right.subresource
+    if right.object_name:
+        asked["name"] = right.object_name
     body: Object = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -118,26 +125,36 @@ async def _ask(client: Client, namespace: str, right: Right) -> bool:
     return bool(mapping(review.get("status")).get("allowed"))
 
 
-async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
-    """Return the Role that grants these rights and its RoleBinding to this user, as YAML."""
+async def role(client: Client, namespace: str, rights: Sequence[Right]) -> str:
+    """Return the Role that grants these rights and its RoleBinding to this user, as YAML.
+
+    ``kubectl apply`` replaces the rules and subjects of an object. So a Role of other rights, or
+    for another user, has another name: each that is applied adds to the earlier ones.
+    """
     import yaml
 
-    verbs: dict[tuple[str, str], list[str]] = {}
+    verbs: dict[tuple[str, str, str], list[str]] = {}
     for right in rights:
-        verbs.setdefault((right.group, right.name), []).append(right.verb)
-    meta = {"name": "ciao-user-more", "namespace": namespace}
+        verbs.setdefault((right.group, right.name, right.object_name), []).append(right.verb)
+    user = await _user(client)
+    meta = {"name": f"ciao-more-{_digest(user, rights)}", "namespace": namespace}
     items: list[Manifest] = [
         {
             "apiVersion": f"{_GROUP}/v1",
             "kind": "Role",
             "metadata": meta,
             "rules": [
-                {"apiGroups": [group], "resources": [name], "verbs": found}
-                for (group, name), found in verbs.items()
+                {
+                    "apiGroups": [group],
+                    "resources": [name],
+                    **({"resourceNames": [only]} if only else {}),
+                    "verbs": found,
+                }
+                for (group, name, only), found in verbs.items()
             ],
         }
     ]
-    if user := await _user(client):
+    if user:
         items.append(
             {
                 "apiVersion": f"{_GROUP}/v1",
@@ -153,6 +170,12 @@ async def role(client: Client, namespace: str, rights: Iterable[Right]) -> str:
         )
         for item in items
     )
+
+
+def _digest(user: str, rights: Iterable[Right]) -> str:
+    # A service account is a user too: its name has the prefix system:serviceaccount.
+    text = "\n".join([user, *sorted(map(str, rights))])
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 async def _user(client: Client) -> str:

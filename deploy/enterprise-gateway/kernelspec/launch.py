@@ -165,16 +165,19 @@ def variables(given: argparse.Namespace, environment: Mapping[str, str]) -> dict
 
 
 def resources(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return requests and limits from the gateways' variables, such as ``KERNEL_CPUS_LIMIT``."""
+    """Return requests and limits from the gateways' variables, such as ``KERNEL_CPUS_LIMIT``.
+
+    An amount without a limit is the limit too, as with ``%cpu`` and ``%memory``.
+    """
     names = {"cpu": "KERNEL_CPUS", "memory": "KERNEL_MEMORY", "nvidia.com/gpu": "KERNEL_GPUS"}
     found: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
     for what, name in names.items():
         request, limit = environment.get(name, ""), environment.get(f"{name}_LIMIT", "")
-        if what == "nvidia.com/gpu":
-            # The API server accepts no request for GPUs without a limit.
-            limit = limit or request
+        # Otherwise the API server refuses each request for GPUs, and any request above the default
+        # limit that a LimitRange adds.
+        limit = limit or request
         if not limit:
-            request = request or REQUESTS.get(what, "")
+            request = REQUESTS.get(what, "")
         for kind, amount in (("requests", request), ("limits", limit)):
             if amount:
                 found[kind][what] = amount

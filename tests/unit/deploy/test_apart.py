@@ -1,10 +1,15 @@
-"""No server's Secret is in the namespace of jobs: whoever may create jobs there could read it."""
+"""Rights in deploy/: what kernels may, and where, and what servers may.
+
+No server's Secret is in the namespace of jobs: whoever may create jobs there could read it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -15,6 +20,35 @@ def of(file: str, kind: str = "") -> Any:
     found = list(yaml.safe_load_all((DEPLOY / file).read_text()))
     (one,) = [each for each in found if not kind or each["kind"] == kind]
     return one
+
+
+def verbs(rules: Iterable[Any]) -> set[tuple[str, str, str]]:
+    """Each verb of some rules, with its group and its resource."""
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_kernels_may_run_indexed_jobs_besides_the_operators() -> None:
+    """Cells of %framework=python and custom are Indexed Jobs where the operator runs too."""
+    (patch,) = of("rbac/kustomization.yaml")["patches"]
+    changes = yaml.safe_load(patch["patch"])
+    assert {(one["op"], one["path"]) for one in changes} == {("add", "/rules/-")}
+    user, jobs = (of(f"rbac/{name}.yaml") for name in ("role", "jobs-role"))
+    assert patch["target"] == {"kind": user["kind"], "name": user["metadata"]["name"]}
+    added = verbs(one["value"] for one in changes)
+    assert added == verbs(jobs["rules"]) - verbs(user["rules"])
+
+
+@pytest.mark.parametrize(
+    "folder", ["enterprise-gateway/account", "enterprise-gateway/namespaces", "jupyterhub/jobs"]
+)
+def test_kernels_have_that_role_in_each_deployment(folder: str) -> None:
+    assert "../../rbac" in of(f"{folder}/kustomization.yaml")["resources"]
 
 
 def test_the_hubs_values_send_jobs_where_its_users_have_rights() -> None:

@@ -84,11 +84,22 @@ def test_the_gateways_find_the_pod(launch: ModuleType) -> None:
     assert meta["labels"] == {"component": "kernel", "kernel_id": "1"}
 
 
-def test_gpus_that_are_asked_for_are_the_limit_too(launch: ModuleType) -> None:
-    """The API server refuses a request for GPUs without a limit."""
-    made = container(pod(launch, KERNEL_GPUS="1"))["resources"]
-    assert made["limits"] == {"nvidia.com/gpu": "1"}
-    assert made["requests"] == {**launch.REQUESTS, "nvidia.com/gpu": "1"}
+@pytest.mark.parametrize(
+    ("variable", "what", "amount"),
+    [
+        ("KERNEL_GPUS", "nvidia.com/gpu", "1"),
+        # More than the default limits of deploy/team.
+        ("KERNEL_MEMORY", "memory", "8Gi"),
+        ("KERNEL_CPUS", "cpu", "4"),
+    ],
+)
+def test_an_amount_that_is_asked_for_is_the_limit_too(
+    launch: ModuleType, variable: str, what: str, amount: str
+) -> None:
+    """The API server refuses more than a LimitRange's default, and GPUs without a limit."""
+    made = container(pod(launch, **{variable: amount}))["resources"]
+    assert made["limits"] == {what: amount}
+    assert made["requests"] == {**launch.REQUESTS, what: amount}
 
 
 def test_a_kernel_without_volumes_does_not_wait_for_yaml(
@@ -130,7 +141,7 @@ def test_users_choose_resources_volumes_and_folder(launch: ModuleType) -> None:
     )
     assert container(made)["resources"] == {
         "requests": {"cpu": "1", "memory": "1Gi"},
-        "limits": {"memory": "2Gi", "nvidia.com/gpu": "1"},
+        "limits": {"cpu": "1", "memory": "2Gi", "nvidia.com/gpu": "1"},
     }
     assert made["spec"]["securityContext"]["runAsUser"] == 2000
     assert container(made)["workingDir"] == "/home/ada"

@@ -49,8 +49,9 @@ class Api:
     """Reason for which the API may be missing on a cluster, as part of a sentence."""
     install: str
     """Remedy for that."""
-    labels: Callable[[str, Replica], Mapping[str, str]]
-    """Returns the labels of a replica's pods; takes the job's name and the replica."""
+    searches: Callable[[str, Replica], tuple[Mapping[str, str], ...]]
+    """Returns labels that the pods of a replica may have, and few other pods, the most exact first;
+    takes the job's name and the replica."""
     replica: Callable[[Manifest], Replica | None]
     """Returns the replica of a pod; None if the pod does not name it."""
     roles: Callable[[Manifest], Mapping[str, Manifest]]
@@ -65,6 +66,22 @@ class Api:
     job; "" if more than that decides. ``Never`` means: the failure fails the job."""
     needs_all_workers: Callable[[Manifest], bool]
     """Returns whether a job succeeds only with all its replicas that end by themselves."""
+    identity: tuple[Manifest, ...] = ()
+    """Variables by which a program knows its replica, from labels that the controller sets."""
+    pod_names: Callable[[str, Replica], tuple[str, ...]] = lambda job, replica: ()
+    """Returns the names that a replica's pod may have, as far as they follow from the job's: those
+    of other APIs end with random characters."""
+    policy_field: str = ""
+    """The field of a job's spec with :attr:`policy`; "" if that is the spec itself."""
+    makes_pod_groups: bool = True
+    """Whether the controller makes the PodGroup by which a scheduler counts a job's pods."""
+    replaces_disrupted: bool = False
+    """Whether the controller can replace a pod that the cluster disrupts without a restart policy
+    that says so: by a podFailurePolicy."""
+    built_in: bool = False
+    """Whether every cluster serves it."""
+    as_submitted: Callable[[Manifest], Manifest] = dict
+    """Returns a copy of the spec of a job, without what the server has added to it."""
 
     @property
     def path(self) -> str:

@@ -21,6 +21,13 @@ JOB_LABEL = "ciao-kernel/job"
 INDEX = "batch.kubernetes.io/job-completion-index"
 """Annotation and label of each pod with its index, set by the Job controller."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_OF_SERVER = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
+"""Labels that the server adds to the template of a Job."""
 
 
 def is_pod(pod: Manifest) -> bool:
@@ -28,9 +35,9 @@ def is_pod(pod: Manifest) -> bool:
     return get(pod, "metadata", "annotations", INDEX) is not None
 
 
-def _labels(job: str, replica: Replica) -> dict[str, str]:
+def _searches(job: str, replica: Replica) -> tuple[dict[str, str], ...]:
     # The index depends on the roles before this one; whoever asks compares the replicas too.
-    return {JOB_LABEL: job}
+    return ({JOB_LABEL: job},)
 
 
 def _replica(pod: Manifest) -> Replica | None:
@@ -85,6 +92,14 @@ def _needs_all_workers(item: Manifest) -> bool:
     return not any(str(rule.get("succeededIndexes")).isdecimal() for rule in rules)
 
 
+def _as_submitted(spec: Manifest) -> Manifest:
+    template = dict(spec["template"])
+    labels = get(template, "metadata", "labels") or {}
+    kept = {key: value for key, value in labels.items() if key not in _OF_SERVER}
+    template["metadata"] = {**template["metadata"], "labels": kept}
+    return {key: value for key, value in spec.items() if key != "selector"} | {"template": template}
+
+
 JOB = Api(
     name="job",
     group="batch",
@@ -102,11 +117,15 @@ JOB = Api(
     rights=(Right("create", "services"), Right("get", "services")),
     missing="its API server does not serve batch/v1",
     install="Ask the administrator of the cluster.",
-    labels=_labels,
+    searches=_searches,
     replica=_replica,
     roles=_roles,
     templates=_templates,
     policy=_policy,
     restart_policy=_restart_policy,
     needs_all_workers=_needs_all_workers,
+    makes_pod_groups=False,
+    replaces_disrupted=True,
+    built_in=True,
+    as_submitted=_as_submitted,
 )

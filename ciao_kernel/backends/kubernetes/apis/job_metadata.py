@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import replica_list
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.magics import stored_header
+from ciao_kernel.magics import stored_fields
 from ciao_kernel.model import Job, Manifest, Replica
 
 BACKEND = "kubernetes"
@@ -120,7 +120,7 @@ def job(item: Manifest, created: float, resource: str = "") -> Job:
         run=notes.get(RUN, ""),
         program=notes.get(_PROGRAM, ""),
         root=notes.get(_WORKDIR, ""),
-        **stored_header.job_fields(notes.get(_HEADER, "")),
+        **stored_fields.job_fields(notes.get(_HEADER, "")),
         tries=int(notes.get(TRY, "1")),
         first_uid=_uid(notes.get(FIRST_UID, "")),
         made_of=_pairs(notes.get(_MADE_OF, "{}")),
@@ -157,10 +157,15 @@ def with_kind(item: Manifest, job: Job) -> Manifest:
     return {"apiVersion": f"{apis.JOB.group}/{apis.JOB.version}", "kind": "Job", **item}
 
 
-def pods_of(job: Job, replica: Replica) -> str:
-    """Return the selector of a replica's pods; an earlier job's pods may have the same labels."""
-    labels = apis.of_job(job).labels(job.name, replica)
-    return ",".join(f"{name}={value}" for name, value in labels.items())
+def pods_of(job: Job, replica: Replica) -> list[str]:
+    """Return selectors of a replica's pods, of which the first with a pod counts.
+
+    Pods of other replicas, and of an earlier job of that name, may have the same labels.
+    """
+    return [
+        ",".join(f"{name}={value}" for name, value in labels.items())
+        for labels in apis.of_job(job).searches(job.name, replica)
+    ]
 
 
 def path(namespace: str, resource: str, name: str) -> str:

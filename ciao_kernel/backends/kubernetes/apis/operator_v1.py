@@ -58,11 +58,11 @@ _DECIDED_BY_PODS = tuple(kind.specs for kind in _KINDS if kind.decided_by_pods)
 _WITHOUT_SERVICES = tuple(kind.specs for kind in _KINDS if not kind.services)
 
 
-def _labels(job: str, replica: Replica) -> dict[str, str]:
+def _searches(job: str, replica: Replica) -> tuple[dict[str, str], ...]:
     found = {JOB_LABEL: job, ROLE_LABEL: replica.role}
     if replica.role != LAUNCHER:
         found[INDEX_LABEL] = str(replica.index)
-    return found
+    return (found,)
 
 
 def _replica(pod: Manifest) -> Replica | None:
@@ -119,18 +119,14 @@ def _for_each_replica(item: Manifest) -> tuple[str, ...]:
     return ("pods",) if without else ("pods", "services")
 
 
-def identity() -> list[Manifest]:
-    """Return the variables by which a replica knows which one it is, from its pod's labels."""
+def _from_label(name: str, label: str) -> Manifest:
+    path = f"metadata.labels['{label}']"
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
-    def from_label(name: str, label: str) -> Manifest:
-        path = f"metadata.labels['{label}']"
-        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
-    return [
-        from_label("CIAO_ROLE", ROLE_LABEL),
-        from_label("CIAO_INDEX", INDEX_LABEL),
-        {"name": "CIAO_REPLICA", "value": "$(CIAO_ROLE)-$(CIAO_INDEX)"},
-    ]
+def _pod_names(job: str, replica: Replica) -> tuple[str, ...]:
+    name = f"{job}-{replica}"
+    return (name, f"{job}-{LAUNCHER}") if replica.role == LAUNCHER else (name,)
 
 
 OPERATOR_V1 = Api(
@@ -152,11 +148,18 @@ OPERATOR_V1 = Api(
         "An administrator installs it: kubectl apply --server-side -k "
         '"github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.3"'
     ),
-    labels=_labels,
+    searches=_searches,
     replica=_replica,
     roles=_roles,
     templates=_templates,
     policy=_policy,
     restart_policy=_restart_policy,
     needs_all_workers=_needs_all_workers,
+    identity=(
+        _from_label("CIAO_ROLE", ROLE_LABEL),
+        _from_label("CIAO_INDEX", INDEX_LABEL),
+        {"name": "CIAO_REPLICA", "value": "$(CIAO_ROLE)-$(CIAO_INDEX)"},
+    ),
+    pod_names=_pod_names,
+    policy_field="runPolicy",
 )

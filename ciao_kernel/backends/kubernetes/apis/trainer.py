@@ -70,9 +70,10 @@ def runtime_name(item: Manifest) -> str:
     return str(get(found, "name") or "") if get(found, "kind") == RUNTIME else ""
 
 
-def _labels(job: str, replica: Replica) -> dict[str, str]:
-    # In a shared runtime all roles have one replicatedJob, so nothing has these labels.
-    return {JOB_LABEL: job, ROLE_LABEL: replica.role, INDEX: str(replica.index)}
+def _searches(job: str, replica: Replica) -> tuple[dict[str, str], ...]:
+    # In a shared runtime all roles have one replicatedJob, so no pod has a label of its role.
+    own = {JOB_LABEL: job, ROLE_LABEL: replica.role, INDEX: str(replica.index)}
+    return own, {JOB_LABEL: job}
 
 
 def _replica(pod: Manifest) -> Replica | None:
@@ -193,11 +194,12 @@ TRAINER = Api(
         "An administrator installs it: kubectl apply --server-side -k "
         '"https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"'
     ),
-    labels=_labels,
+    searches=_searches,
     replica=_replica,
     roles=_roles,
     templates=_templates,
     policy=_policy,
     restart_policy=_restart_policy,
     needs_all_workers=_needs_all_workers,
+    replaces_disrupted=True,
 )

@@ -32,6 +32,7 @@ _RIGHTS = (Right("create", "pods"), Right("delete", "pods"), Right("create", "co
 """Rights in addition to those that every job needs."""
 _PATIENCE = 4.0
 """Seconds for which an interrupted cell waits until the pod is removed."""
+_WITHOUT_POD = "%builder=append needs no pod; it is enough for Python packages that have wheels."
 
 _BUILDS = f"{job_metadata.OURS},!{job_metadata.JOB}"
 """Selector of ciao's pods that are not replicas."""
@@ -69,7 +70,7 @@ class KubernetesBuildCluster:
         except Refused as error:
             if error.code != 403:
                 raise
-            what, right = f"read the Secret {name}", Right("get", "secrets")
+            what, right = f"read the Secret {name}", Right("get", "secrets", object_name=name)
             raise await checks.lacking(self._target, what, [right]) from None
         if found is None:
             raise ClusterFault(
@@ -105,7 +106,9 @@ class KubernetesBuildCluster:
             except Refused as error:
                 raise self._refusal(error) from error
             try:
-                return await SinglePod(self._target, self._settings, found, emit).end()
+                # Not by the pod that was created: a webhook may have put a container first.
+                container = str(many(pod, "spec", "containers")[0].get("name") or "")
+                return await SinglePod(self._target, self._settings, found, container, emit).end()
             except Refused as error:
                 raise ClusterFault(
                     f"the pod {meta['name']} cannot be followed to its end: {error.message}",
@@ -127,11 +130,14 @@ class KubernetesBuildCluster:
 
     def _refusal(self, error: Refused) -> BackendError:
         fault = checks.refusal(error, self._target)
+        where, words = self.namespace, fault.message.partition(": ")[2]
         if isinstance(fault, checks.PodSecurityViolation):
-            words = fault.message.partition(": ")[2]
             return ClusterFault(
-                f"Pod Security refuses pods that build images in {self.namespace}: {words}",
-                "%builder=append needs no pod; it is enough for Python packages that have wheels.",
+                f"Pod Security refuses pods that build images in {where}: {words}", _WITHOUT_POD
+            )
+        if isinstance(fault, checks.ConstraintViolation):
+            return ClusterFault(
+                f"OpenShift refuses pods that build images in {where}: {words}", _WITHOUT_POD
             )
         hint = fault.hint if isinstance(fault, ClusterFault) else "A quota counts build pods too."
         return ClusterFault(f"the pod that builds the image is refused: {error.message}", hint)

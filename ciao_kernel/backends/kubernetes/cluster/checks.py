@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ciao_kernel.backends.kubernetes.apis import JOB, OPERATOR_V1, Api, trainer
+from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
@@ -22,6 +22,10 @@ _ANOTHER = "Name another namespace: %namespace=…."
 
 class PodSecurityViolation(ClusterFault):
     """Pod Security refuses a pod in its current form."""
+
+
+class ConstraintViolation(ClusterFault):
+    """No security context constraint of OpenShift allows a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ async def check(
         client.forget()
         raise ClusterFault(
             f"the cluster of {client.access.source} does not support {made.kind}: {api.missing}.",
-            api.install if api is JOB else f"{api.install} {_WITHOUT_OPERATOR}",
+            api.install if api.built_in else f"{api.install} {_WITHOUT_OPERATOR}",
         )
     missing = [right for right, has in zip(wanted, may, strict=True) if not has]
     if missing:
@@ -133,7 +137,9 @@ async def namespace_facts(
     return NamespaceFacts(labels.get(_ENFORCE) == "restricted", made_for_it or marked)
 
 
-async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest]) -> None:
+async def dry_run(
+    target: Target, items: list[tuple[str, Manifest]], pods: list[Manifest], job: Manifest
+) -> str:
     """Ask the server what it would refuse: schema, webhooks, quota, Pod Security.
 
     The controller creates a job's pods later, and a quota or Pod Security may refuse them only
@@ -143,6 +149,11 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
         target: Cluster and namespace.
         items: Path and object of everything that will be created.
         pods: The pods that the controller will create, one of each role.
+        job: The job, which will own the pods.
+
+    Returns:
+        A sentence about a policy that refuses the pods, perhaps only because the user creates them
+        here, not the controller; "" if there is none.
 
     Raises:
         SpecError: An object would be refused because of a directive, which the error names.
@@ -151,8 +162,11 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
     client, namespace = target.client, target.namespace
     may_try = all(await allowed(client, namespace, Right("create", "pods")))
     path = f"/api/v1/namespaces/{namespace}/pods"
-    tries = [client.create(at, item, dry_run=True) for at, item in items]
-    tries += [client.create(path, pod, dry_run=True) for pod in pods if may_try]
+    tries: list[Coroutine[Any, Any, Any]] = [
+        client.create(at, item, dry_run=True) for at, item in items
+    ]
+    tries += [_try_pod(target, path, pod, job) for pod in pods if may_try]
+    said = ""
     for answer in await asyncio.gather(*tries, return_exceptions=True):
         if isinstance(answer, Refused):
             if trainer.RUNTIME_FIRST in answer.message:
@@ -160,6 +174,32 @@ async def dry_run(target: Target, items: list[tuple[str, Manifest]], pods: list[
             raise refusal(answer, target) from answer
         if isinstance(answer, BaseException):
             raise answer
+        if isinstance(answer, str):
+            said = said or answer
+    return said
+
+
+async def _try_pod(target: Target, path: str, pod: Manifest, job: Manifest) -> str:
+    """Try a pod; return a sentence about the policy that refuses it, or "" if none does."""
+    meta = {"name": job["metadata"]["name"], "uid": _NO_UID, "controller": True}
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], **meta}
+    owned = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+    # First without the owner, which does not exist yet: some webhooks look for it.
+    for one in (pod, owned):
+        try:
+            await target.client.create(path, one, dry_run=True)
+        except Refused as error:
+            if not any(words in error.message for words in _OF_POLICIES) or any(
+                words in error.message for words in _CERTAIN
+            ):
+                raise
+            refused = " ".join(error.message.split())
+        else:
+            return ""
+    return (
+        f"a policy of the cluster refuses the pods of this job in a trial: {refused.rstrip('.')}. "
+        "If the policy also refuses them from the job's controller, the job cannot start."
+    )
 
 
 def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
@@ -169,7 +209,16 @@ def as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
+_NO_UID = "00000000-0000-4000-8000-000000000000"
+_OF_POLICIES = ("denied the request", "denied request")
+"""Parts of the refusals by a webhook and by a ValidatingAdmissionPolicy (Kubernetes,
+apiserver/pkg/admission/plugin)."""
 _QUOTA = "exceeded quota"
+_SECURITY = "violates PodSecurity"
+_CONSTRAINT = "unable to validate against any security context constraint: "
+"""Part of a refusal by OpenShift, before its reasons (openshift/apiserver-library-go)."""
+_CERTAIN = (_QUOTA, _SECURITY)
+"""Parts of refusals that a controller's pods would get too, even if a webhook says them."""
 _UNSPECIFIED = "failed quota"
 """Begin of the answer where a quota requires what a pod does not ask for."""
 # Part of the server's answer, the directive that causes it, and the hint.
@@ -197,11 +246,18 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
         return _no_namespace(namespace)
     if "being terminated" in words:
         return ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
-    if "violates PodSecurity" in words:
+    if _SECURITY in words:
         return PodSecurityViolation(
             f"Pod Security refuses this job's pods in the namespace {namespace}: "
             f"{words.partition('violates PodSecurity ')[2]}",
             "Use an image that fits the rules of the namespace: %image=…, %namespace=….",
+        )
+    if _CONSTRAINT in words:
+        return ConstraintViolation(
+            f"OpenShift refuses this job's pods in the namespace {namespace}: "
+            f"{words.partition(_CONSTRAINT)[2]}",
+            "A %podPatch can change these fields of the pods. For fsGroup, the annotations of the "
+            f"namespace have the allowed groups: `oc describe namespace {namespace}`.",
         )
     if _QUOTA in words and not words.startswith("pods"):
         return ClusterFault(

@@ -12,7 +12,7 @@ from ciao_kernel.backends.kubernetes.cluster.outages import Outages
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.states.pending_reasons import newest, pulling, sentence
+from ciao_kernel.backends.kubernetes.states.event_texts import newest, pulling, sentence
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Object
@@ -24,6 +24,8 @@ from ciao_kernel.plugins import Emit, PodResult
 _FIRST, _LAST = 20, 200
 """First and last lines of a log to keep."""
 _TICK = 0.2
+_PHASE_PATIENCE = 2.0
+"""Seconds after the container's end in which the pod's phase and reason may follow."""
 _LATE = 10.0
 """Seconds to wait for a missing volume: ciao creates its own after the pod."""
 _RETRIED = 5.0
@@ -42,11 +44,22 @@ class SinglePod:
     Args:
         target: Cluster and namespace of the pod.
         settings: Timeouts.
-        pod: The pod as it was created.
+        pod: The pod as it was created; a webhook may have added containers to it.
+        container: Name of the container whose lines and end count.
         emit: Shows its lines.
+        phase_patience: Seconds after the container's end in which the pod's phase may follow.
     """
 
-    def __init__(self, target: Target, settings: Settings, pod: Object, emit: Emit) -> None:
+    def __init__(
+        self,
+        target: Target,
+        settings: Settings,
+        pod: Object,
+        container: str,
+        emit: Emit,
+        phase_patience: float = _PHASE_PATIENCE,
+    ) -> None:
+        self._container, self._phase_patience = container, phase_patience
         self._target, self._settings, self._emit = target, settings, emit
         self._name, self._uid = str(pod["metadata"]["name"]), str(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
@@ -88,7 +101,7 @@ class SinglePod:
         """
         watching = asyncio.ensure_future(self._pods.run())
         reading = asyncio.ensure_future(self._read())
-        last = self._pod
+        last, ended = self._pod, 0.0
         try:
             while True:
                 if watching.done():
@@ -96,9 +109,14 @@ class SinglePod:
                 pod = self.pod()
                 last = pod or last
                 phase = get(pod, "status", "phase")
-                # The phase arrives a second later; the reason of a failure may arrive with it.
-                well = get(_terminated(pod), "exitCode") == 0
-                if pod is None or well or phase in ("Succeeded", "Failed"):
+                over = self._terminated(pod)
+                if over:
+                    ended = ended or time.monotonic()
+                # The phase arrives a second later; the reason of a failure may arrive with it. It
+                # does not arrive while an injected container runs.
+                well = get(over, "exitCode") == 0
+                late = over and time.monotonic() - ended >= self._phase_patience
+                if pod is None or well or late or phase in ("Succeeded", "Failed"):
                     await asyncio.wait({reading}, timeout=self._settings.request_patience)
                     break
                 if notice := self._outages.report((self._pods,)):
@@ -112,7 +130,7 @@ class SinglePod:
         return self._ended(last, there=self.pod() is not None)
 
     def _ended(self, pod: Object | None, *, there: bool) -> PodResult:
-        over, lines = _terminated(pod), (tuple(self._first), tuple(self._last))
+        over, lines = self._terminated(pod), (tuple(self._first), tuple(self._last))
         code = get(over, "exitCode")
         leaves = not there or get(pod, "metadata", "deletionTimestamp") is not None
         if code != 0 and leaves and (code is None or code in _TERMINATION_CODES):
@@ -134,7 +152,7 @@ class SinglePod:
             self._target.client,
             self._target.namespace,
             self._name,
-            str(many(self._pod, "spec", "containers")[0].get("name") or ""),
+            self._container,
             self,
             away=lambda: self._pods.away_since is not None,
         )
@@ -164,7 +182,7 @@ class SinglePod:
         """
         word, why = status.waiting_reason(pod)
         # An injected container may run although this one's image cannot be pulled.
-        if any(get(one, "state", "running") is not None for one in status.program(pod)):
+        if get(self._state(pod), "running") is not None:
             return
         waited = time.monotonic() - self._began
         if waited < _QUIET:
@@ -225,8 +243,13 @@ class SinglePod:
             "Run the cell again when the server is back.",
         )
 
+    def _state(self, pod: Object | None) -> Any:
+        """Return the state of the container; None if there is no status of it yet."""
+        found = many(pod, "status", "containerStatuses")
+        return next(
+            (get(one, "state") for one in found if one.get("name") == self._container), None
+        )
 
-def _terminated(pod: Object | None) -> Any:
-    """Return the end of the pod's container; None if it has not ended."""
-    states = [get(one, "state") for one in many(pod, "status", "containerStatuses")]
-    return next((over for one in states if (over := get(one, "terminated"))), None)
+    def _terminated(self, pod: Object | None) -> Any:
+        """Return the end of the container; None if it has not ended."""
+        return get(self._state(pod), "terminated")

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis.operator_v1 import LAUNCHER
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.errors import BackendError, Refused
@@ -51,8 +50,4 @@ def _names(job: Job) -> set[str]:
     names, api = {job.name}, apis.of_job(job)
     for role in {replica.role for replica in job.replicas}:
         names |= {name for _, name in api.parents(job.name, role)}
-    if api in (apis.OPERATOR_V1, apis.MPI_OPERATOR):
-        names |= {f"{job.name}-{replica}" for replica in job.replicas}
-        # The training operator's launcher has no index.
-        names |= {f"{job.name}-{one.role}" for one in job.replicas if one.role == LAUNCHER}
-    return names
+    return names.union(*(api.pod_names(job.name, replica) for replica in job.replicas))

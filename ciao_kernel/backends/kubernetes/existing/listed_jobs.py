@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
 from ciao_kernel.backends.kubernetes.lifecycle import try_record
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.kube.server_clock import ServerClock
@@ -30,7 +30,7 @@ def job_of(item: Manifest, resource: str, context: str, clock: ServerClock) -> J
 def by_job(pods: list[Manifest]) -> PodsByJob:
     """Return the pods of all jobs with their statuses; foreign pods are left out."""
     found: PodsByJob = {}
-    for pod in pods:
+    for pod in sorted(pods, key=job_pods.rank):  # of several the last counts
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             meta = pod["metadata"]
             name = job_metadata.job_name(pod)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
-from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel import log
+from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
-from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.backends.kubernetes.existing import ended_log, kept_log
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube import instances, timestamps
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock
+from ciao_kernel.magics.directives import warm
 from ciao_kernel.model import Job, Manifest, Replica
-from ciao_kernel.model.queries import LogOptions, last_lines
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
+from ciao_kernel.model.times import clock_time
+
+_log = logging.getLogger(__name__)
+
+_ERROR_TEXT = 200
+"""Status of an answer that has an error text of the kubelet in place of lines."""
 
 
 async def read(
     client: Client, job: Job, replica: Replica, options: LogOptions, kept: Path
 ) -> bytes:
     """Read the log of the pod, otherwise the log saved on this machine.
+
+    The saved log also completes the node's, which has the newest 10 MiB, and one earlier run of the
+    container at most.
 
     Args:
         client: The API server.
@@ -33,17 +45,37 @@ async def read(
         Refused: The server refuses, and no log was saved here.
         BackendError: The requested part does not exist.
     """
+    is_warm = warm.is_warm(job.header)
+    # Before the request: what is saved then is in its answer, or older.
+    saved = await asyncio.to_thread(_size, kept) if is_warm and options == WHOLE_LOG else 0
     try:
         pod = await _pod(client, job, replica)
         path = f"/api/v1/namespaces/{job.place}/pods/{pod['metadata']['name']}/log"
-        query = {"container": job_metadata.container(pod), **_query(options, client.clock)}
-        data = await client.text(path, **query)
+        container = job_metadata.container(pod)
+        query = {"container": container, **_query(options, client.clock)}
+        if options.previous or instances.over(pod, container):
+            answer = await ended_log.read(client, path, query)
+        else:
+            answer = await client.text(path, **query)
+        data = await asyncio.to_thread(timestamps.lines, answer, stamps=options.timestamps)
+        if answer and not data:  # an error text of the kubelet
+            raise Refused(answer.decode(errors="replace").strip(), code=_ERROR_TEXT)
+        if saved:
+            data = await asyncio.to_thread(_completed, data, kept, saved)
+        elif not is_warm and _has_beginning(data, options):
+            data = await asyncio.to_thread(kept_log.with_beginning, data, kept)
     except (Refused, ClusterFault) as error:
         gone = isinstance(error, Refused) and error.code in (400, 404)
         if options.previous and isinstance(error, Refused) and error.code == 400:
             raise BackendError(
                 f"{replica} of {job.name} was not restarted in its pod: there is no previous log.",
                 "Omit --previous.",
+            ) from None
+        if options.previous and isinstance(error, Refused) and error.code == _ERROR_TEXT:
+            raise BackendError(
+                f"the node does not keep the previous log of {replica} any more "
+                f"({error.message.rstrip('.')}).",
+                "Omit --previous: the log saved on this machine may have its lines.",
             ) from None
         if not kept.exists():
             if gone:  # not started yet, or already deleted
@@ -56,11 +88,41 @@ async def read(
                 "Omit --previous, --timestamps and --since to see them.",
             ) from error
         data = await asyncio.to_thread(kept.read_bytes)
+        if not gone:  # the log may have newer lines
+            options.tell(
+                f"the lines of {replica} are those saved on this machine until "
+                f"{clock_time(kept.stat().st_mtime)}: the cluster does not return its log "
+                f"({error.message.rstrip('.')})."
+            )
     return data if options.tail is None else last_lines(data, options.tail)
 
 
+def _size(kept: Path) -> int:
+    try:
+        return kept.stat().st_size
+    except OSError:
+        return 0
+
+
+def _has_beginning(data: bytes, options: LogOptions) -> bool:
+    """Return whether lines before those of the node were asked for."""
+    if options.previous or options.timestamps or options.since:
+        return False
+    return options.tail is None or data.count(b"\n") < options.tail
+
+
+def _completed(data: bytes, kept: Path, size: int) -> bytes:
+    from ciao_kernel.delivery.warm import marks  # late: other logs need nothing of it
+
+    if marks.is_whole(data):
+        return data
+    with log.ignored(_log, "reading a saved log", OSError), kept.open("rb") as file:
+        return kept_log.complete(data, file.read(size))
+    return data
+
+
 async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
-    """Return the youngest pod of a replica.
+    """Return the pod of a replica that counts.
 
     Its labels identify it, and not its name: each API chooses names as it likes.
 
@@ -68,31 +130,19 @@ async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:
         Refused: The server refuses, or there is no pod (code 404).
     """
     path = f"/api/v1/namespaces/{job.place}/pods"
-
-    async def found(selector: str) -> list[Manifest]:
-        return [
-            pod
-            for pod in await pages(client, path, selector)
-            if job_metadata.replica(pod) == replica
-            and job_metadata.is_part_of(pod, job.uid, job.run)
-        ]
-
-    pods = await found(job_metadata.pods_of(job, replica))
-    if not pods and apis.of_job(job) is apis.TRAINER:  # the pods of a shared runtime
-        pods = await found(job_metadata.selector(job))
-    if not pods:
-        raise Refused(f"{replica} of {job.name} has no pod.", code=404)
-    return max(pods, key=lambda pod: str(get(pod, "metadata", "creationTimestamp")))
+    for selector in job_metadata.pods_of(job, replica):
+        found = job_pods.of_replicas(job, await pages(client, path, selector))
+        if pod := found.get(replica):
+            return pod
+    raise Refused(f"{replica} of {job.name} has no pod.", code=404)
 
 
 def _query(options: LogOptions, clock: ServerClock) -> dict[str, str]:
-    query = {}
+    query = {"timestamps": "true"}  # they tell lines from an error text of the kubelet
     if options.tail is not None:
         query["tailLines"] = str(options.tail)
     if options.previous:
         query["previous"] = "true"
-    if options.timestamps:
-        query["timestamps"] = "true"
     if options.since:
         query["sinceTime"] = status.text(clock.to_server(options.since))
     return query

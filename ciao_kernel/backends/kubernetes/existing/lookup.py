@@ -221,12 +221,10 @@ class Lookup:
                     continue
                 raise answer
         refusals = [answer for answer in answers if isinstance(answer, Refused)]
-        served = [plural for api, plural in kinds if api is apis.OPERATOR_V1]
-        # Without the operator there may be no job at all, and so no right to list any.
-        if served and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
-            ours = [one for one in apis.OPERATOR_V1.plurals if one in served] or served
-            right = f"list {', '.join(ours)} of {apis.OPERATOR_V1.group}"
-            raise _not_allowed(target, right, everywhere=everywhere)
+        # Without an operator there may be no job at all, and so no right to list any.
+        installed = [(api, plural) for api, plural in kinds if not api.built_in]
+        if installed and len(refusals) == len(kinds) and all(map(_forbids, refusals)):
+            raise _not_allowed(target, _listing(installed), everywhere=everywhere)
         states: PodsByJob = {}
         if isinstance(pods, list):
             states = by_job(pods)
@@ -259,6 +257,15 @@ async def _check_namespace(target: Target) -> None:
                 f"there is no namespace {target.namespace} in {target.client.access.source}.",
                 "`kubectl get namespaces` lists all namespaces.",
             ) from None
+
+
+def _listing(kinds: list[tuple[Api, str]]) -> str:
+    """Return the right to list the kinds of the first API, as part of a sentence."""
+    first, _ = kinds[0]
+    served = [plural for api, plural in kinds if api is first]
+    used = [plural for plural in first.plurals if plural in served] or served
+    names = ", ".join(plural.partition(".")[0] for plural in used)  # a Role names no version
+    return f"list {names} of {first.group}"
 
 
 def _forbids(answer: BaseException) -> bool:

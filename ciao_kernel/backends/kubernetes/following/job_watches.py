@@ -7,13 +7,14 @@ import time
 from collections.abc import Coroutine
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.following.replica_tracker import trimmed
+from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import Refused
-from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Job
 
+_OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
 _PAUSE = 0.5
 _DENIED = 20.0
 """Seconds for which a refusal is retried if the same request was allowed before."""
@@ -107,3 +108,20 @@ class JobWatches:
             code=error.code,
             reason=error.reason,
         )
+
+
+def trimmed(pod: Object) -> Object:
+    """Return a pod without the unused fields, which are most of it."""
+    kept = dict(pod)
+    meta, spec = pod.get("metadata"), pod.get("spec")
+    if isinstance(meta, dict):
+        kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
+    if isinstance(spec, dict):
+        kept["spec"] = {key: spec[key] for key in ("nodeName", "restartPolicy") if key in spec}
+        for kind in ("containers", "initContainers"):
+            if kind == "containers" or kind in spec:
+                kept["spec"][kind] = [
+                    {key: one[key] for key in _OF_CONTAINERS if key in one}
+                    for one in many(spec, kind)
+                ]
+    return kept

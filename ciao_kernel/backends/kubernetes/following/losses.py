@@ -22,6 +22,9 @@ _OF_NODES = frozenset(
     {"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
 )
 """Reasons of pods that their node has ended (Kubernetes, pkg/kubelet; pkg/util/node)."""
+_REJECTED, _NO_ROOM = "UnexpectedAdmissionError", "OutOf"
+"""Reason, and the begin of reasons (``OutOfcpu``), of pods that their node has not started, such as
+while its device plug-in starts (Kubernetes, pkg/kubelet/lifecycle)."""
 _UNKNOWN = "ContainerStatusUnknown"
 """Reason of a container that is gone with the runtime of its node."""
 _FAILED_REPLICAS = ("replica(s) failed", "backoff limit", "job failures")
@@ -125,6 +128,10 @@ def _fate(pod: Manifest, replica: str, uid: str, look: int) -> _Fate | None:
     ended = status.stamp(get(over, "finishedAt")) if over else 0.0
     if over and over.get("reason") == "OOMKilled":
         return _Fate(replica, uid, look, ended)
+    if not over and phase == "Failed" and not why and (reason := _rejection(pod)):
+        changes = [one.get("lastTransitionTime") for one in many(pod, "status", "conditions")]
+        came = max(map(status.stamp, (*changes, get(pod, "metadata", "creationTimestamp"))))
+        return _Fate(replica, uid, look, came, f"rejected by its node ({reason})", True)
     if over and over.get("reason") != _UNKNOWN and (not why or 0 < ended < told):
         return _Fate(replica, uid, look, ended) if over.get("exitCode") else None
     if phase == "Succeeded":
@@ -135,6 +142,12 @@ def _fate(pod: Manifest, replica: str, uid: str, look: int) -> _Fate | None:
     if over:
         return _Fate(replica, uid, look, ended, "lost with the container runtime of its node", True)
     return _Fate(replica, uid, look, ended) if phase == "Failed" else None
+
+
+def _rejection(pod: Manifest) -> str:
+    """Return the reason for which a node has not started a pod; "" if it has no such reason."""
+    reason = str(get(pod, "status", "reason") or "")
+    return reason if reason == _REJECTED or reason.startswith(_NO_ROOM) else ""
 
 
 def _told(pod: Manifest) -> tuple[float, str]:

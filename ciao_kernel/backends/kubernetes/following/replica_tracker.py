@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
 from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
+from ciao_kernel.backends.kubernetes.following import saved_log
+from ciao_kernel.backends.kubernetes.following.first_pieces import together
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
-from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.background import cancel_all
 from ciao_kernel.kube.client import Client, Object
@@ -25,7 +26,8 @@ _log = logging.getLogger(__name__)
 _WAITING = 64
 """Pieces of output that readers may queue ahead of the consumer."""
 _MOST = 10_000
-_OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
+_STALLED = 10.0
+"""Seconds without a line after which the logs of a replica's earlier pods are not waited for."""
 _REST, _LONGEST_REST, _QUICK = 0.05, 0.25, 16
 """Pause after each read of a log in seconds, its limit, and the number of logs from which it grows.
 With many short pauses most processor time would be spent on waking up for a line or two."""
@@ -43,6 +45,12 @@ class _TrackedReplica:
     """Number of runs in the pods before."""
     readers: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
     """Readers by the uid of the pod; their result is True if all was read."""
+    backlog: list[asyncio.Task[bool]] = field(default_factory=list)
+    """Readers of pods that had already ended when they were found."""
+    pieces: int = 0
+    """Number of pieces of its logs that were yielded."""
+    lost: bool = False
+    """A log that was expected is gone."""
 
 
 class ReplicaTracker:
@@ -92,7 +100,7 @@ class ReplicaTracker:
             touched: Pods that were added, changed or deleted, by uid, in their last state.
             job: The uid of the job: an earlier job of the same name may have left pods.
         """
-        for uid, pod in sorted(touched.items(), key=lambda pair: _rank(pair[1])):
+        for uid, pod in sorted(touched.items(), key=lambda pair: job_pods.rank(pair[1])):
             self._take(uid, pod, job)
         self._tell(touched, status.DELETED)
 
@@ -122,9 +130,9 @@ class ReplicaTracker:
             log = str(self._kept.path(replica))
             self._members[replica] = _TrackedReplica(ReplicaStatus(replica, log=log))
         one = self._members[replica]
-        if one.pod and one.pod["metadata"]["uid"] != uid and _rank(one.pod) > _rank(pod):
-            return  # the last words of a pod that has a successor
         same = one.pod is not None and one.pod["metadata"]["uid"] == uid
+        if one.pod and not same and job_pods.rank(one.pod) > job_pods.rank(pod):
+            return  # the last words of a pod that has a successor
         self._owner[uid] = replica
         if uid != one.uid:
             one.earlier = one.status.restarts + 1 if one.uid else 0
@@ -138,8 +146,10 @@ class ReplicaTracker:
         if one.status.state.over:
             self._kept.keep_results(replica, status.last_words(pod))
         if uid not in one.readers and one.status.node and uid in self._pods.items:
-            read = self._read(replica, uid, pod)
+            read = self._read(replica, uid, pod, tuple(one.backlog))
             one.readers[uid] = asyncio.get_running_loop().create_task(read)
+            if one.status.state.over:
+                one.backlog.append(one.readers[uid])
 
     def _gone(self, one: _TrackedReplica, uid: str, why: str) -> None:
         if one.pod and one.pod["metadata"]["uid"] == uid:
@@ -168,7 +178,8 @@ class ReplicaTracker:
         for replica, one in self._members.items():
             if one.pod is None and not one.readers:
                 for data in self._kept.lines(replica):
-                    yield Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
+                    one.pieces += 1
+                    yield _saved(replica, data)
 
     def drained(self, should_wait: Callable[[Replica], bool]) -> bool:
         """Return whether all output of a finished job has arrived.
@@ -202,19 +213,36 @@ class ReplicaTracker:
 
     # ------------------------------------------------------------------------------------ logs
 
-    async def _read(self, replica: Replica, uid: str, pod: Object) -> bool:
-        """Put one pod's lines into the queue; a failure of one log is no failure of the job."""
+    async def _read(
+        self, replica: Replica, uid: str, pod: Object, backlog: Collection[asyncio.Task[bool]]
+    ) -> bool:
+        """Put one pod's lines into the queue; a failure of one log is no failure of the job.
+
+        The logs of earlier pods that have ended come first: a replica's lines are in order.
+        """
         try:
-            await self._copy(replica, uid, pod)
+            await self._read_out(self._members[replica], backlog)
+            return await self._copy(replica, uid, pod)
         except Exception as error:
             _log.exception("reading the log of %s failed", replica)
             await self._put(Notice(f"reading the log of {replica} failed: {error}"))
             return False
         finally:
             self._wake()
-        return True
 
-    async def _copy(self, replica: Replica, uid: str, pod: Object) -> None:
+    async def _read_out(
+        self, one: _TrackedReplica, backlog: Collection[asyncio.Task[bool]]
+    ) -> None:
+        """Wait for readers, each as long as lines come: the node of an earlier pod may be off."""
+        for task in backlog:
+            stalled = False
+            while not (task.done() or stalled):
+                before = one.pieces
+                await asyncio.wait({task}, timeout=_STALLED)
+                stalled = one.pieces == before and not self._output.full()
+
+    async def _copy(self, replica: Replica, uid: str, pod: Object) -> bool:
+        """Yield and save the lines of a pod; return whether none of them is missing."""
         view = _View(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
         log = ContainerLog(
             self._client,
@@ -226,40 +254,42 @@ class ReplicaTracker:
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
             away=lambda: self._pods.away_since is not None,
         )
+        one, is_whole = self._members[replica], True
+        # Only many lines tell where in the saved log those of the node begin.
+        size = 0 if self._since or not self._kept.has(replica) else saved_log.ENOUGH
         async with contextlib.aclosing(log.read()) as pieces:
-            async for piece in pieces:
+            async for piece in together(pieces, size):
                 if isinstance(piece, Gap):
+                    is_whole, one.lost = False, True
                     await self._put(Notice(f"[{replica}] {piece.text}"))
                     continue
+                one.pieces += 1
+                if one.pieces == 1 and self._is_alone(one, uid):
+                    await self._show_saved(replica, self._kept.lines_before(replica, piece.data))
                 self._kept.write(replica, piece.data)
                 await self._put(Output(replica, piece.data, piece.count))
+        if one.lost and not one.pieces and self._is_alone(one, uid):
+            await self._show_saved(replica, self._kept.lines(replica))
+        return is_whole
+
+    def _is_alone(self, one: _TrackedReplica, uid: str) -> bool:
+        """Return whether no other pod can yield lines of the saved log, and all lines are asked."""
+        others = (task for key, task in one.readers.items() if key != uid)
+        return not self._since and all(task.done() for task in others)
+
+    async def _show_saved(self, replica: Replica, lines: Iterable[bytes]) -> None:
+        """Yield saved lines that the node has no more: it keeps the newest 10 MiB of a log."""
+        for data in lines:
+            self._members[replica].pieces += 1
+            await self._put(_saved(replica, data))
 
     async def _put(self, event: Output | Notice) -> None:
         await self._output.put(event)
         self._wake()
 
 
-def trimmed(pod: Object) -> Object:
-    """Return a pod without the unused fields, which are most of it."""
-    kept = dict(pod)
-    meta, spec = pod.get("metadata"), pod.get("spec")
-    if isinstance(meta, dict):
-        kept["metadata"] = {key: meta[key] for key in meta if key != "managedFields"}
-    if isinstance(spec, dict):
-        kept["spec"] = {key: spec[key] for key in ("nodeName", "restartPolicy") if key in spec}
-        for kind in ("containers", "initContainers"):
-            if kind == "containers" or kind in spec:
-                kept["spec"][kind] = [
-                    {key: one[key] for key in _OF_CONTAINERS if key in one}
-                    for one in many(spec, kind)
-                ]
-    return kept
-
-
-def _rank(pod: Object) -> tuple[bool, str]:
-    """Return a sort key: a replica's last pod is not being deleted, or is the youngest."""
-    stays = get(pod, "metadata", "deletionTimestamp") is None
-    return stays, str(get(pod, "metadata", "creationTimestamp") or "")
+def _saved(replica: Replica, data: bytes) -> Output:
+    return Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
 
 
 class _View:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder, trainer
-from ciao_kernel.backends.kubernetes.lifecycle import source_owners
+from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
+from ciao_kernel.backends.kubernetes.lifecycle import beside, source_owners
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import finalizers
 from ciao_kernel.errors import ClusterFault, Refused
@@ -31,13 +31,6 @@ _NAMING = 0.4
 _NAMED = 3
 """Limit of pods that a sentence names; a job may have a thousand."""
 
-_KINDS = {
-    "configmaps": "ConfigMap",
-    "services": "Service",
-    "trainingruntimes": "TrainingRuntime",
-}
-"""Kinds of the objects beside a job, by their names in paths."""
-
 _Key = tuple[str, str, str]
 """Place, name and uid of a job."""
 
@@ -48,9 +41,13 @@ class Deletions:
     def __init__(self) -> None:
         self._left: dict[_Key, str] = {}
 
+    def names(self, place: str) -> set[str]:
+        """Return the names of jobs that this process is deleting now."""
+        return {name for where, name, _ in self._left if where == place}
+
     def ends(self, place: str, name: str) -> bool:
         """Return whether this process is deleting a job of that name now."""
-        return any(key[:2] == (place, name) for key in self._left)
+        return name in self.names(place)
 
     async def wait_until_deleted(self, place: str, name: str) -> None:
         """Wait until the job is gone and its name is free, for the usual time of pods at most."""
@@ -146,14 +143,14 @@ class Deletions:
         """Wait until all objects are gone; pods may use their grace period."""
         core = f"/api/v1/namespaces/{job.place}"
         query = {"labelSelector": job_metadata.selector(job), "limit": "100"}
-        known_beside, run = _beside(job, item, holder), _run(item)
+        needed, run = beside.of(job, item, holder), _run(item)
         began, pause, grace = time.monotonic(), _FIRST_LOOK, 0.0
         while True:
             try:
-                now, listed, *beside = await asyncio.gather(
+                now, listed, *found = await asyncio.gather(
                     client.find(path),
                     client.get(f"{core}/pods", **query),
-                    *map(client.find, known_beside),
+                    *(client.find(one.path) for one in needed),
                 )
             except ClusterFault as fault:
                 text = f"it is deleted, but its end is not confirmed: {fault.message}"
@@ -173,8 +170,8 @@ class Deletions:
             if len(pods) > _NAMED:
                 left.append("other pods")
             left += [
-                f"{_KINDS[at.split('/')[-2]]} {one['metadata']['name']}{_held(one)}"
-                for at, one in zip(known_beside, beside, strict=True)
+                f"{of.kind} {of.name}{_held(one)}"
+                for of, one in zip(needed, found, strict=True)
                 if one and (_owned(one, uid) or (run and _is_dependent(one, run)))
             ]
             if not left:
@@ -182,7 +179,7 @@ class Deletions:
             text = ", ".join(left)
             self._tell(job, f"it is deleted, and Kubernetes is removing {text}")
             named()
-            grace = max([grace, *map(_grace, pods)])
+            grace = max([grace, *map(grace_of, pods)])
             held = any(map(finalizers.holders, own))
             if time.monotonic() - began > (_HELD if held else grace + _GONE):
                 raise ClusterFault(
@@ -199,7 +196,7 @@ def _key(job: Job) -> _Key:
     return job.place, job.name, job.uid
 
 
-def _grace(pod: Manifest) -> float:
+def grace_of(pod: Manifest) -> float:
     """Return the seconds in which a deleted pod ends if its node answers."""
     # Late: `ciao logs` deletes nothing.
     from ciao_kernel.backends.kubernetes.output import output_sidecar
@@ -232,21 +229,3 @@ def _is_dependent(item: Manifest, run: str) -> bool:
 def _run(item: Manifest | None) -> str:
     """Return the submission of an object, which anybody may have written; "" if unknown."""
     return str(get(item, "metadata", "annotations", job_metadata.RUN) or "")
-
-
-def _beside(job: Job, item: Manifest | None, holder: Manifest | None) -> list[str]:
-    """Return the paths of what a job's pods need: ConfigMaps, their hosts' Service, a runtime.
-
-    The job may own only some of them.
-    """
-    found, core = set(), f"/api/v1/namespaces/{job.place}"
-    for template in template_holder.pod_templates(holder).values() if holder else ():
-        for volume in many(template, "spec", "volumes"):
-            if name := get(volume, "configMap", "name"):
-                found.add(f"{core}/configmaps/{name}")
-        if name := get(template, "spec", "subdomain"):
-            found.add(f"{core}/services/{name}")
-    if item and trainer.is_object(item):
-        found |= {runtime for runtime in [template_holder.path(item, job.place)] if runtime}
-        found.add(f"{core}/configmaps/{job.name}-{trainer.SNAPSHOT}")
-    return sorted(found)

@@ -9,25 +9,17 @@ from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import (
-    JOB,
-    TRAINER,
     job_metadata,
     template_holder,
     trainer,
 )
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.lifecycle import beside
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.errors import BackendError
 from ciao_kernel.model import Job, Manifest
 
-_OF_SERVER = (
-    "controller-uid",
-    "job-name",
-    "batch.kubernetes.io/controller-uid",
-    "batch.kubernetes.io/job-name",
-)
-"""Labels that the server adds to the template of a Job."""
 _MOST_BYTES = 100_000
 """Size of a spec that is told; all annotations of an object have 256 KiB."""
 
@@ -46,12 +38,12 @@ def with_submitted(made: Objects) -> Objects:
     return replace(made, job={**made.job, "metadata": {**meta, "annotations": notes}})
 
 
-def objects(item: Manifest, beside: Iterable[Manifest], job: Job, run: str) -> Objects:
+def objects(item: Manifest, sources: Iterable[Manifest], job: Job, run: str) -> Objects:
     """Return the objects of a job's next try: those of the last, without what the server added.
 
     Args:
         item: The object of the last try.
-        beside: The objects beside it.
+        sources: The objects beside it, as :func:`sources_of` returns them.
         job: The last try.
         run: Unique identifier of the next submission.
     """
@@ -61,16 +53,9 @@ def objects(item: Manifest, beside: Iterable[Manifest], job: Job, run: str) -> O
     body["metadata"]["annotations"] |= notes
     if owners := get(item, "metadata", "ownerReferences"):  # a kernel's pod
         body["metadata"]["ownerReferences"] = owners
-    body["spec"] = dict(_submitted(item) or item["spec"])
-    if apis.of_item(item) is JOB:
-        body["spec"].pop("selector", None)
-        template = dict(body["spec"]["template"])
-        labels = get(template, "metadata", "labels") or {}
-        kept = {key: value for key, value in labels.items() if key not in _OF_SERVER}
-        template["metadata"] = {**template["metadata"], "labels": kept}
-        body["spec"]["template"] = template
+    body["spec"] = apis.of_item(item).as_submitted(_submitted(item) or item["spec"])
     again = []
-    for source in beside:
+    for source in sources:
         made = _cleaned(source, run)
         made |= {key: source[key] for key in ("data", "binaryData", "immutable") if key in source}
         if source["kind"] == trainer.RUNTIME:
@@ -85,9 +70,9 @@ def objects(item: Manifest, beside: Iterable[Manifest], job: Job, run: str) -> O
 
 def with_run(made: Objects, run: str) -> Objects:
     """Return the objects of a next try as another submission, of which an undo touches no other."""
-    job, *beside = copy.deepcopy([made.job, *made.beside])
-    again = replace(made, job=job, beside=tuple(beside), shared=None)
-    for one in (job, *beside, *template_holder.pod_templates(again.holder).values()):
+    job, *others = copy.deepcopy([made.job, *made.beside])
+    again = replace(made, job=job, beside=tuple(others), shared=None)
+    for one in (job, *others, *template_holder.pod_templates(again.holder).values()):
         notes = get(one, "metadata", "annotations")
         if isinstance(notes, dict) and job_metadata.RUN in notes:
             notes[job_metadata.RUN] = run
@@ -130,28 +115,25 @@ def _kind(item: Manifest, job: Job) -> tuple[str, str]:
     return f"{api.group}/{api.version}", str(item["kind"])
 
 
-async def sources(target: Target, item: Manifest, job: Job) -> list[Manifest]:
-    """Return what ciao created beside a job: ConfigMaps, the Service of its hosts, a runtime."""
-    core, found = f"/api/v1/namespaces/{job.place}", dict[str, tuple[str, str]]()
+async def sources_of(target: Target, item: Manifest, job: Job) -> list[Manifest]:
+    """Return what ciao created beside a job: ConfigMaps, the Service of its hosts, a runtime.
+
+    Raises:
+        BackendError: An object is gone, without which the pods would not start.
+    """
     holder = item
     if runtime := template_holder.path(item, job.place):
-        found[runtime] = (f"{TRAINER.group}/{TRAINER.version}", trainer.RUNTIME)
         holder = await target.client.find(runtime) or {}
-    for template in template_holder.pod_templates(holder).values():
-        for volume in many(template, "spec", "volumes"):
-            if name := get(volume, "configMap", "name"):
-                found[f"{core}/configmaps/{name}"] = ("v1", "ConfigMap")
-        if name := get(template, "spec", "subdomain"):
-            found[f"{core}/services/{name}"] = ("v1", "Service")
     made = []
-    for path, (version, kind) in sorted(found.items()):
-        source = await target.client.find(path)
+    for one in beside.of(job, item, holder):
+        if one.of_controller:
+            continue
+        source = await target.client.find(one.path)
         if source is None:
-            name = path.rpartition("/")[2]
             raise BackendError(
-                f"{job.name} cannot be started again: its {kind} {name} is gone.",
+                f"{job.name} cannot be started again: its {one.kind} {one.name} is gone.",
                 "Run the cell again; with %checkpoint it goes on.",
             )
         if job_metadata.run(source) == job_metadata.run(item):
-            made.append({**source, "apiVersion": version, "kind": kind})
+            made.append({**source, "apiVersion": one.api_version, "kind": one.kind})
     return made

@@ -114,8 +114,8 @@ class Resubmission:
             return None
         if (uid := str(item["metadata"]["uid"])) != (job.uid or uid):
             return self._tries.found(item, job)
-        beside = await next_objects.sources(target, item, job)
-        made = next_objects.objects(item, beside, job, secrets.token_hex(8))
+        sources = await next_objects.sources_of(target, item, job)
+        made = next_objects.objects(item, sources, job, secrets.token_hex(8))
         job = replace(job, uid=uid)
         record, others = await next_try.write(target, made, job)
         if others and (found := await self._others(client, job, path, grace)):

@@ -122,6 +122,7 @@ class Retries:
         """
         # Late: `ciao logs` follows nothing.
         from ciao_kernel.backends.kubernetes.following.follow import follow
+        from ciao_kernel.delivery.output import result_tries
 
         notices: list[Event] = []
         if self._may_retry(job):
@@ -134,6 +135,7 @@ class Retries:
             job = found or job
         while True:
             losses, failed, why = Losses(), None, ""
+            await asyncio.to_thread(result_tries.begin, job, logs)
             events = follow(target.client, job, path, logs, settings, since=since, losses=losses)
             async with contextlib.aclosing(events):
                 async for event in events:

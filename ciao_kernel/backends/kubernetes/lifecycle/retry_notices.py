@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.model import Job
 
 
-def resubmission(job: Job) -> str:
-    """Return who starts a job again, for the cell and for a dry run."""
-    attach = f"`%ciao attach {job.name}` does that later"
-    if apis.of_job(job) is JOB:
+def resubmission(name: str, *, replaces: bool) -> str:
+    """Return who starts a job again, for the cell and for a dry run.
+
+    Args:
+        name: Name of the job.
+        replaces: Whether the cluster itself replaces a pod that it disrupts.
+    """
+    attach = f"`%ciao attach {name}` does that later"
+    if replaces:
         return (
             "%retries: Kubernetes replaces pods that it disrupts; if other replicas fail because "
             f"of that, who follows the job starts it again. If nobody does, {attach}."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR, OPERATOR_V1, Api, job_metadata
+from ciao_kernel.backends.kubernetes.apis import Api, job_metadata
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
@@ -63,7 +63,7 @@ async def set_suspended(target: Target, job: Job, item: Object, *, suspended: bo
 def change(api: Api, *, suspended: bool) -> Manifest:
     """Return the part of a job's spec that suspends or resumes it."""
     field: Manifest = {"suspend": suspended}
-    return {"runPolicy": field} if api in (OPERATOR_V1, MPI_OPERATOR) else field
+    return {api.policy_field: field} if api.policy_field else field
 
 
 def _right_to_patch(job: Job) -> Right:

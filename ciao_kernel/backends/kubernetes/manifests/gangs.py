@@ -13,7 +13,7 @@ since 1.12).
 
 from __future__ import annotations
 
-from ciao_kernel.backends.kubernetes.apis import JOB, Api
+from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SettingError, SpecError
 from ciao_kernel.model import JobSpec, Manifest
@@ -55,7 +55,7 @@ def check(settings: Settings, api: Api, runtime: str) -> None:
             f"Ask an administrator for a podGroupPolicy in that runtime, and {remedy}",
             directive="api",
         )
-    if api is JOB and scheduler != VOLCANO:
+    if not api.makes_pod_groups and scheduler != VOLCANO:
         raise SpecError(
             f"an Indexed Job has no field for the scheduler {scheduler} of the setting "
             "gangScheduler: that needs a PodGroup, which the operators and Trainer make.",
@@ -75,7 +75,7 @@ def pod(template: Manifest, settings: Settings, api: Api) -> Manifest:
     if not settings.gang_scheduler:
         return template
     meta = template["metadata"]
-    if api is JOB and settings.gang_queue:
+    if not api.makes_pod_groups and settings.gang_queue:
         # The user's own annotation counts.
         meta = {**meta, "annotations": {_QUEUE: settings.gang_queue, **meta["annotations"]}}
     spec = {**template["spec"], "schedulerName": settings.gang_scheduler}
@@ -108,7 +108,7 @@ def runtime(made: Manifest, settings: Settings) -> Manifest:
     Trainer counts the members itself.
 
     Args:
-        made: The result of :func:`.trainer_manifest.runtime`.
+        made: The runtime, as :mod:`.trainer_manifest` makes it.
         settings: Scheduler and queue.
     """
     if not settings.gang_scheduler:
@@ -128,7 +128,9 @@ def notes(spec: JobSpec, settings: Settings, api: Api) -> dict[str, str]:
         settings: The scheduler.
         api: The API that runs the job.
     """
-    return {_MEMBERS: str(members(spec))} if api is JOB and settings.gang_scheduler else {}
+    if api.makes_pod_groups or not settings.gang_scheduler:
+        return {}
+    return {_MEMBERS: str(members(spec))}
 
 
 def members(spec: JobSpec) -> int:

@@ -14,20 +14,29 @@ from ciao_kernel.backends.kubernetes.manifests.indexed_rules import (
     job_rules,
     launcher_role,
     possible_replicas,
+    template_role,
 )
 from ciao_kernel.backends.kubernetes.manifests.indexed_start import program_template
+from ciao_kernel.backends.kubernetes.manifests.rendering import (
+    Pods,
+    Rendered,
+    Rendering,
+    Request,
+    time_to_live,
+)
 from ciao_kernel.backends.kubernetes.manifests.replica_variables import (
     LONGEST_LABEL,
     addresses,
     check_size,
+    config_map,
 )
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
-from ciao_kernel.model import CleanPolicy, Job, Manifest, RestartPolicy
+from ciao_kernel.model import CleanPolicy, Manifest, RestartPolicy
 from ciao_kernel.plugins import JobManifest, Plan
 
 KIND = JobManifest("batch/v1", "Job", "jobs", "program", {})
-"""The kind of every Indexed Job; its spec is made by :func:`spec`."""
+"""The kind of every Indexed Job."""
 _UNKNOWN = (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE)
 
 
@@ -79,27 +88,25 @@ def check(plan: Plan, settings: Settings) -> None:
     check_size(plan, addresses(longest.rpartition("-")[0], possible))
 
 
-def spec(
-    plan: Plan,
-    job: Job,
-    pod: Manifest,
-    settings: Settings,
-    variables: Manifest,
-    python: str,
-) -> Manifest:
+def _render(ask: Request, pods: Pods) -> Rendered:
+    plan, job = ask.plan, ask.job.name
+    possible = possible_replicas(plan)
+    variables = config_map(plan, job, pods, addresses(job, possible))
+    beside = (variables, *_services(job, len(possible)))
+    return Rendered(KIND, _spec(ask, pods[template_role(plan)], variables), beside)
+
+
+def _spec(ask: Request, pod: Manifest, variables: Manifest) -> Manifest:
     """Return the spec of the Job.
 
     Args:
-        plan: The program to run, with its options.
-        job: Name and place of the job.
-        pod: Its pod, as :func:`~.pod_template.pod_template` returns it.
-        settings: Time to live.
+        ask: The job to write.
+        pod: Its only pod.
         variables: The result of :func:`.replica_variables.config_map`.
-        python: The interpreter in the image; "" if the framework needs none.
     """
-    cluster = plan.spec.cluster
+    plan, job, settings = ask.plan, ask.job, ask.settings
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
-    template = program_template(plan, pod, source, python, KIND.container)
+    template = program_template(plan, pod, source, ask.python, KIND.container)
     # By it and its index anybody can tell which replica a pod is.
     replicas = replica_list.render(possible_replicas(plan))
     template["metadata"]["annotations"][replica_list.ANNOTATION] = replicas
@@ -107,7 +114,7 @@ def spec(
     found: Manifest = {
         **job_rules(plan, len(job.replicas), KIND.container),
         "successPolicy": {"rules": [{"succeededIndexes": deciding(plan, job.replicas)}]},
-        "ttlSecondsAfterFinished": (cluster.ttl if cluster.ttl is not None else int(settings.ttl)),
+        "ttlSecondsAfterFinished": time_to_live(plan, settings),
         "template": template,
     }
     if plan.spec.deadline is not None:
@@ -115,7 +122,7 @@ def spec(
     return found
 
 
-def services(job: str, replicas: int) -> tuple[Manifest, ...]:
+def _services(job: str, replicas: int) -> tuple[Manifest, ...]:
     """Return the headless Service that gives each replica a host name: ``JOB-0.JOB``.
 
     Args:
@@ -164,3 +171,6 @@ def _sized_roles(plan: Plan) -> list[str]:
     """Return the roles whose resources count."""
     apart = launcher_role(plan)
     return [group.role for group in plan.spec.groups if group.count and group.role != apart]
+
+
+RENDERING = Rendering(kind=lambda plan: KIND, render=_render, check=check, one_template=True)

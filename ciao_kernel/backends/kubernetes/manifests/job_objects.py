@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes.apis import template_holder
-from ciao_kernel.backends.kubernetes.manifests import shared_runtime
-from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.model import Manifest
-from ciao_kernel.plugins import Framework
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +14,13 @@ class Shared:
     """The runtime that a job would have of its own if it did not use one of the cluster."""
 
     sketch: Manifest
-    framework: Framework
-    fields: Fields
-    """What the cluster's TrainJobs have."""
+    written: Callable[[Manifest], Manifest]
+    """Returns the spec of the TrainJob that changes the cluster's runtime to a sketch; raises
+    SpecError for a change that it has no field for."""
 
     def spec(self) -> Manifest:
         """Return the spec of the TrainJob."""
-        return shared_runtime.spec(self.sketch, self.framework, self.fields)
+        return self.written(self.sketch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Objects:
     path: str
     """API path of the namespace's jobs of this kind."""
     secured: bool = False
-    """True if the pods need no privileges, as :func:`.manifest.secured` makes them."""
+    """True if the pods need no privileges, as :func:`.pod_security.secured` makes them."""
     shared: Shared | None = None
     """Of a TrainJob that uses a runtime of the cluster."""
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ciao_kernel.backends.kubernetes.apis import (
@@ -15,36 +12,41 @@ from ciao_kernel.backends.kubernetes.apis import (
     TRAINER,
     Api,
     job_metadata,
-    operator_v1,
 )
-from ciao_kernel.backends.kubernetes.apis.template_holder import pod_templates
 from ciao_kernel.backends.kubernetes.manifests import (
     gangs,
     indexed_manifest,
-    indexed_rules,
+    operator_manifest,
     queue_request,
-    replica_variables,
     shared_runtime,
     trainer_manifest,
-    volumes,
 )
-from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects, Shared
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.manifests.pod_template import pod_template
+from ciao_kernel.backends.kubernetes.manifests.rendering import Rendering, Request
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
-from ciao_kernel.backends.kubernetes.object_fields import mapping
-from ciao_kernel.backends.kubernetes.output.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output.output_registry import Push
-from ciao_kernel.backends.kubernetes.output.output_store import Upload
+from ciao_kernel.backends.kubernetes.output.delivery import Delivery
 from ciao_kernel.config import Settings
-from ciao_kernel.model import Artifact, CleanPolicy, Job, Manifest, Replica
-from ciao_kernel.model.spec import OutputWay
-from ciao_kernel.plugins import (
-    JobManifest,
-    OperatorKind,
-    Plan,
-    StartedBySsh,
-    endless_roles,
-)
+from ciao_kernel.model import Artifact, Job
+from ciao_kernel.plugins import JobManifest, Plan, endless_roles
+
+_BY_EXEC = Delivery()
+_RENDERINGS = {
+    OPERATOR_V1.name: operator_manifest.OPERATOR,
+    MPI_OPERATOR.name: operator_manifest.MPI_BY_SSH,
+    JOB.name: indexed_manifest.RENDERING,
+    TRAINER.name: trainer_manifest.RENDERING,
+}
+
+
+def rendering(api: Api, *, shared: bool = False) -> Rendering:
+    """Return how jobs of an API are written.
+
+    Args:
+        api: The API that runs the job.
+        shared: Whether a TrainJob uses a runtime of the cluster.
+    """
+    return shared_runtime.RENDERING if shared else _RENDERINGS[api.name]
 
 
 def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:
@@ -54,20 +56,7 @@ def kind_of(plan: Plan, api: Api = OPERATOR_V1) -> JobManifest:
         plan: The program to run; its framework has a kind of the operator if that is the API.
         api: The API that runs the job.
     """
-    empty: Manifest = {"metadata": {}, "spec": {"containers": [{}]}}
-    return _rendered(plan, api, {group.role: empty for group in plan.spec.groups})
-
-
-def _rendered(plan: Plan, api: Api, pods: Mapping[str, Manifest]) -> JobManifest:
-    if api is JOB:
-        return indexed_manifest.KIND
-    if api is TRAINER:
-        return trainer_manifest.KIND
-    if api is MPI_OPERATOR:
-        assert isinstance(plan.framework, StartedBySsh)  # the same
-        return plan.framework.ssh_manifest(plan.spec, pods)
-    assert isinstance(plan.framework, OperatorKind)  # choice.choose has checked it
-    return plan.framework.manifest(plan.spec, pods)
+    return rendering(api).kind(plan)
 
 
 def collection(made: JobManifest, namespace: str) -> str:
@@ -86,9 +75,7 @@ def objects(
     cpu: str = "",
     api: Api = OPERATOR_V1,
     fields: Fields | None = None,
-    way: OutputWay = OutputWay.EXEC,
-    upload: Upload | Push | Copying | None = None,
-    values: Replica | None = None,
+    delivery: Delivery = _BY_EXEC,
 ) -> Objects:
     """Return all objects of a job.
 
@@ -102,15 +89,12 @@ def objects(
         cpu: CPU request of replicas without ``%cpu``; "" means no request.
         api: The API that runs the job.
         fields: What a TrainJob can change in a runtime of the cluster; None if it brings its own.
-        way: How files of ``%output`` leave the pods.
-        upload: What the pods need for a bucket, a registry or a claim, if that is the way.
-        values: The replica whose large values come as files; None if none do.
+        delivery: The way on which files leave the pods.
 
     Raises:
         SpecError: The API cannot run it.
     """
-    identity = operator_v1.identity() if api in (OPERATOR_V1, MPI_OPERATOR) else ()
-    one_template = api is JOB  # of all replicas: whichever role it is made for
+    form = rendering(api, shared=fields is not None)
     pods = {
         group.role: pod_template(
             plan,
@@ -118,49 +102,16 @@ def objects(
             artifact,
             group,
             settings,
-            identity,
+            api.identity,
             cpu=cpu,
             sleeps=sleeps,
-            way=way,
-            upload=upload,
-            values=values if values and (one_template or values.role == group.role) else None,
+            delivery=delivery.of_template(group.role, only=form.one_template),
         )
         for group in plan.spec.groups
         if group.count
     }
     pods = {role: gangs.pod(pod, settings, api) for role, pod in pods.items()}
-    if api is MPI_OPERATOR:
-        pods = {role: _named(pod, role, run) for role, pod in pods.items()}
-    made = _rendered(plan, api, pods)
-    own: tuple[Manifest, ...] = ()
-    rules: dict[str, str] = {}
-    shared: Shared | None = None
-    if api is TRAINER and fields:
-        variables = shared_runtime.config_map(plan, job.name, pods)
-        pod = pods[indexed_rules.template_role(plan)]
-        sketch = shared_runtime.sketch(plan, job, pod, variables, artifact.python, run)
-        shared = Shared(sketch, plan.framework, fields)
-        spec = shared.spec()
-        own = (variables,)
-    elif api is TRAINER:
-        variables = trainer_manifest.config_map(plan, job.name)
-        runtime = trainer_manifest.runtime(plan, job, pods, variables, artifact.python, run)
-        runtime = gangs.runtime(runtime, settings)
-        spec, rules = trainer_manifest.spec(runtime), trainer_manifest.rules(plan)
-        own = (variables, runtime)
-    elif api is JOB:
-        possible = indexed_rules.possible_replicas(plan)
-        known = replica_variables.addresses(job.name, possible)
-        variables = replica_variables.config_map(plan, job.name, pods, known)
-        pod = pods[indexed_rules.template_role(plan)]
-        spec = indexed_manifest.spec(plan, job, pod, settings, variables, artifact.python)
-        own = (variables, *indexed_manifest.services(job.name, len(possible)))
-    else:
-        policy = _run_policy(plan, settings, made)
-        policy |= gangs.policy(plan.spec, settings)
-        # The launcher is a Job, which would start a failed program again.
-        policy |= {"backoffLimit": 0} if api is MPI_OPERATOR else {}
-        spec = {"runPolicy": policy, **made.spec}
+    made = form.render(Request(plan, job, settings, artifact.python, run, fields), pods)
     cluster = plan.spec.cluster
     meta = {
         "name": job.name,
@@ -179,10 +130,11 @@ def objects(
                 plan.framework.decider(plan.spec),
                 endless_roles(plan.framework, plan.spec.serve),
             ),
-            **rules,
+            **made.notes,
         },
     }
-    body = {"apiVersion": made.api_version, "kind": made.kind, "metadata": meta, "spec": spec}
+    kind = made.kind
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": made.spec}
     beside = tuple(
         {
             **item,
@@ -193,17 +145,9 @@ def objects(
                 "annotations": job_metadata.source_notes(job, run),
             },
         }
-        for item in (*artifact.objects, *own)
+        for item in (*artifact.objects, *made.beside)
     )
-    return Objects(beside, body, collection(made, job.place), shared=shared)
-
-
-def _named(pod: Manifest, role: str, run: str) -> Manifest:
-    """Return a pod that tells its role and its job: mpi-operator does not."""
-    meta = pod["metadata"]
-    labels = {**meta["labels"], operator_v1.ROLE_LABEL: role}
-    notes = {**meta["annotations"], job_metadata.RUN: run}
-    return {**pod, "metadata": {**meta, "labels": labels, "annotations": notes}}
+    return Objects(beside, body, collection(kind, job.place), shared=made.shared)
 
 
 def shape(made: Objects) -> str:
@@ -225,48 +169,3 @@ def shape(made: Objects) -> str:
     names[job_metadata.run(made.job)] = "<run>"
     specs = [general(one["spec"]) for one in (made.job, made.holder)]
     return json.dumps([made.path, kinds, specs], sort_keys=True)
-
-
-def secured(made: Objects) -> Objects:
-    """Return the objects with pods that Pod Security accepts at the level ``restricted``.
-
-    Not the default: an image whose user is root would not start, and other images could not
-    write files of other users.
-    """
-    body = copy.deepcopy(made.holder)
-    for pod in pod_templates(body).values():
-        spec = pod["spec"]
-        # What a %podPatch sets stays, such as a user for an image that has root, or the group that
-        # a claim's files have already. Pod Security judges it.
-        spec["securityContext"] = {
-            "seccompProfile": {"type": "RuntimeDefault"},
-            **volumes.group(spec),
-            **mapping(spec.get("securityContext")),
-            "runAsNonRoot": True,
-        }
-        for container in (*spec["containers"], *spec.get("initContainers", ())):
-            own = mapping(container.get("securityContext"))
-            container["securityContext"] = {
-                **own,
-                "allowPrivilegeEscalation": False,
-                "capabilities": {**mapping(own.get("capabilities")), "drop": ["ALL"]},
-            }
-    return replace(made.with_holder(body), secured=True)
-
-
-def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:
-    policy = plan.spec.clean_policy or settings.clean_policy
-    keeps = policy is CleanPolicy.NONE or made.ends_pods
-    cluster = plan.spec.cluster
-    ttl = cluster.ttl if cluster.ttl is not None else int(settings.ttl)
-    found: Manifest = {
-        # The operator deletes pods, so that a PS ends even if nobody follows the job. For "all"
-        # the job itself is deleted after its logs are read; the operator cannot know that time.
-        "cleanPodPolicy": "None" if keeps else "Running",
-        "ttlSecondsAfterFinished": ttl,
-    }
-    if plan.spec.deadline is not None:
-        found["activeDeadlineSeconds"] = plan.spec.deadline
-    if plan.spec.restart_limit is not None:
-        found["backoffLimit"] = plan.spec.restart_limit
-    return found

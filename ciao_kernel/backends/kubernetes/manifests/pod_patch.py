@@ -19,6 +19,7 @@ from ciao_kernel.backends.kubernetes.manifests.strategic_merge import merged
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Manifest
+from ciao_kernel.user_path import expanded
 from ciao_kernel.visible_text import short
 
 _DIRECTIVE = "podPatch"
@@ -41,7 +42,7 @@ def read(name: str, folder: Path) -> Manifest:
     Raises:
         SpecError: It cannot be read, or is no patch of a pod.
     """
-    path = folder / Path(name).expanduser()
+    path = folder / expanded(name)
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)

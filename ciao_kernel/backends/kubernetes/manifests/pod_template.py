@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.manifests import volumes
-from ciao_kernel.backends.kubernetes.output import output_sidecar, output_store
-from ciao_kernel.backends.kubernetes.output.output_claim import Copying
-from ciao_kernel.backends.kubernetes.output.output_registry import Push
-from ciao_kernel.backends.kubernetes.output.output_store import Upload
+from ciao_kernel.backends.kubernetes.output import output_sidecar
+from ciao_kernel.backends.kubernetes.output.delivery import Delivery
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, event_files, root_links, site_folder, volume_variables
 from ciao_kernel.delivery.output import results
@@ -17,7 +15,6 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.kube.tolerations import toleration
 from ciao_kernel.model import Artifact, ClusterSpec, Job, Manifest, Replica, ReplicaGroup
 from ciao_kernel.model.environment import ALWAYS, UNLESS_SET
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, replica_command
 from ciao_kernel.visible_text import short
 
@@ -38,9 +35,7 @@ def pod_template(
     *,
     cpu: str,
     sleeps: bool,
-    way: OutputWay,
-    upload: Upload | Push | Copying | None = None,
-    values: Replica | None = None,
+    delivery: Delivery,
 ) -> Manifest:
     """Return the pod of a role; its container has no name yet.
 
@@ -53,10 +48,7 @@ def pod_template(
         identity: Variables by which a replica knows which one it is.
         cpu: CPU request of a role without ``%cpu``; "" means no request.
         sleeps: Whether the cluster supports ``preStop.sleep`` (Kubernetes 1.30).
-        way: How files of ``%output`` leave the pod.
-        upload: What the pod needs for a bucket, a registry or a claim, if that is the way.
-        values: The replica whose large values come as files, if its pod is made of this one; else
-            None.
+        delivery: The way of its files, see :meth:`.Delivery.of_template`.
     """
     cluster, seen = plan.spec.cluster, plan.spec.seen_by(group.role)
     mounted = (
@@ -65,7 +57,7 @@ def pod_template(
     )
     grace = settings.grace(plan.spec.grace)
     image = artifact.image or image_of(plan, settings)
-    most = output_sidecar.limit(settings, way)
+    most = output_sidecar.limit(settings, delivery.way)
     container: Manifest = {
         "image": image,
         "command": [literal(word) for word in _command(plan, artifact, group.role)],
@@ -73,7 +65,7 @@ def pod_template(
         "env": [
             *identity,
             *_env(plan, job, artifact, group.role),
-            *_of_values(artifact, values, most),
+            *_of_values(artifact, delivery.values, most),
         ],
         "resources": _resources(plan, group.role, cpu),
         "volumeMounts": [
@@ -113,10 +105,8 @@ def pod_template(
         # A quota that requires limits requires them for every container.
         asked = {"image": image, "resources": container["resources"]}
         spec["initContainers"] = [{**asked, **one} for one in artifact.init_containers]
-    if plan.spec.kept_paths or values:
-        spec = output_sidecar.add(
-            spec, seen, artifact, settings, way, upload, values=values is not None
-        )
+    if plan.spec.kept_paths or delivery.values:
+        spec = output_sidecar.add(spec, seen, artifact, settings, delivery)
     spec = volumes.one_for_each_claim(spec)
     spec |= _placement(cluster, artifact.architecture)
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
@@ -129,8 +119,7 @@ def pod_template(
             "annotations": {
                 **sidecar,
                 **notes,
-                **({output_store.TOKEN: upload.token} if isinstance(upload, Upload) else {}),
-                **(upload.note if isinstance(upload, Copying) else {}),
+                **(delivery.upload.notes if delivery.upload else {}),
             },
         },
         "spec": spec,

@@ -10,7 +10,8 @@ it by its index. The rest is in :mod:`.runtime_overrides`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable
 
 from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata, replica_list
 from ciao_kernel.backends.kubernetes.apis.trainer import ANCESTOR, CONTAINER, SHARED, STEP
@@ -20,12 +21,15 @@ from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
     replica_variables,
     runtime_overrides,
+    trainer_manifest,
 )
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Shared
+from ciao_kernel.backends.kubernetes.manifests.rendering import Pods, Rendered, Rendering, Request
 from ciao_kernel.backends.kubernetes.manifests.replica_variables import LONGEST_LABEL
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
-from ciao_kernel.model import Address, CleanPolicy, Job, JobSpec, Manifest, Replica
+from ciao_kernel.model import Address, CleanPolicy, JobSpec, Manifest, Replica
 from ciao_kernel.plugins import Framework, Plan, endless_roles
 
 WORKDIR = "/ciao"
@@ -109,12 +113,8 @@ def obstacle(plan: Plan, settings: Settings, fields: Fields, *, restricted: bool
     return next((what for what, holds in found.items() if holds), "")
 
 
-def check(plan: Plan) -> None:
-    """Check that a ConfigMap can hold the variables of all replicas.
-
-    Raises:
-        SpecError: They are too large.
-    """
+def _check(plan: Plan, _: Settings) -> None:
+    # `obstacle` has checked the directives.
     replica_variables.check_size(plan, addresses(f"{plan.name or 'x' * 20}-999", order(plan)))
 
 
@@ -136,52 +136,38 @@ def addresses(job: str, replicas: Iterable[Replica]) -> dict[Replica, Address]:
     return replica_variables.addresses(job, replicas, f"{job}-{STEP}-0")
 
 
-def config_map(plan: Plan, job: str, pods: Mapping[str, Manifest]) -> Manifest:
-    """Return the ConfigMap with the variables of all replicas; metadata has only its name.
-
-    Args:
-        plan: The program to run, with its options.
-        job: Name of the job.
-        pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
-
-    Raises:
-        SpecError: They are too large.
-    """
-    return replica_variables.config_map(plan, job, pods, addresses(job, order(plan)))
+def _render(ask: Request, pods: Pods) -> Rendered:
+    plan, job = ask.plan, ask.job.name
+    variables = replica_variables.config_map(plan, job, pods, addresses(job, order(plan)))
+    sketched = _sketch(ask, pods[indexed_rules.template_role(plan)], variables)
+    assert ask.fields is not None  # otherwise the job brings its own runtime
+    shared = Shared(sketched, functools.partial(spec, framework=plan.framework, fields=ask.fields))
+    return Rendered(trainer_manifest.KIND, shared.spec(), (variables,), shared=shared)
 
 
-def sketch(
-    plan: Plan,
-    job: Job,
-    pod: Manifest,
-    variables: Manifest,
-    python: str,
-    run: str,
-) -> Manifest:
+def _sketch(ask: Request, pod: Manifest, variables: Manifest) -> Manifest:
     """Return the runtime that the job would have if it brought its own; nobody creates it.
 
     Checks read and change its pod template as they do that of other jobs; :func:`spec` makes a
     TrainJob of it.
 
     Args:
-        plan: The program to run, with its options.
-        job: Name and place of the job.
-        pod: Its pod, as :func:`~.pod_template.pod_template` returns it.
-        variables: The result of :func:`config_map`.
-        python: The interpreter in the image; "" if the framework needs none.
-        run: Unique identifier of the submission.
+        ask: The job to write.
+        pod: Its only pod.
+        variables: The result of :func:`.replica_variables.config_map`.
     """
+    plan = ask.plan
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"]}}
-    template = indexed_start.program_template(plan, pod, source, python, CONTAINER)
+    template = indexed_start.program_template(plan, pod, source, ask.python, CONTAINER)
     template["metadata"]["annotations"] |= {
         # By it and its index anybody can tell which replica a pod is.
         replica_list.ANNOTATION: replica_list.render(order(plan)),
         # The pod's owner is a Job of a JobSet: it does not tell whose pod it is.
-        job_metadata.RUN: run,
+        job_metadata.RUN: ask.run,
     }
     made = runtime(plan.framework)
     (part,) = made["spec"]["template"]["spec"]["replicatedJobs"]
-    count = len(job.replicas)
+    count = len(ask.job.replicas)
     part["template"]["spec"] |= {
         "completions": count,
         "parallelism": count,
@@ -194,7 +180,7 @@ def spec(sketched: Manifest, framework: Framework, fields: Fields) -> Manifest:
     """Return the spec of the TrainJob.
 
     Args:
-        sketched: The result of :func:`sketch`, perhaps changed since.
+        sketched: The result of :func:`_sketch`, perhaps changed since.
         framework: The job's framework.
         fields: What the cluster's TrainJobs have.
 
@@ -239,3 +225,8 @@ def _template() -> Manifest:
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
         }
     }
+
+
+RENDERING = Rendering(
+    kind=lambda plan: trainer_manifest.KIND, render=_render, check=_check, one_template=True
+)

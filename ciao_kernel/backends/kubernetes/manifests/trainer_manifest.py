@@ -8,23 +8,24 @@ some frameworks only, and in some versions only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ciao_kernel.backends.kubernetes.apis import TRAINER, job_metadata
 from ciao_kernel.backends.kubernetes.apis.trainer import ALL_WORKERS, RESTARTS, RULES, RUNTIME
 from ciao_kernel.backends.kubernetes.manifests import (
+    gangs,
     indexed_rules,
     indexed_start,
     replica_variables,
 )
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
+from ciao_kernel.backends.kubernetes.manifests.rendering import Pods, Rendered, Rendering, Request
 from ciao_kernel.backends.kubernetes.manifests.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
     Address,
     CleanPolicy,
-    Job,
     Manifest,
     Replica,
     ReplicaGroup,
@@ -33,7 +34,7 @@ from ciao_kernel.model import (
 from ciao_kernel.plugins import JobManifest, Plan, endless_roles
 
 KIND = JobManifest(f"{TRAINER.group}/{TRAINER.version}", "TrainJob", "trainjobs", "node", {})
-"""The kind of every TrainJob; its spec is made by :func:`spec`."""
+"""The kind of every TrainJob."""
 
 
 def check(plan: Plan, settings: Settings) -> None:
@@ -78,24 +79,22 @@ def check(plan: Plan, settings: Settings) -> None:
     replica_variables.check_size(plan, addresses(f"{name}-999", plan.spec.replicas()))
 
 
-def spec(runtime: Manifest) -> Manifest:
-    """Return the spec of the TrainJob.
-
-    Args:
-        runtime: The result of :func:`runtime`.
-    """
+def _render(ask: Request, pods: Pods) -> Rendered:
+    variables = _config_map(ask.plan, ask.job.name)
+    runtime = gangs.runtime(_runtime(ask, pods, variables), ask.settings)
     name = runtime["metadata"]["name"]
-    return {"runtimeRef": {"apiGroup": TRAINER.group, "kind": RUNTIME, "name": name}}
+    spec = {"runtimeRef": {"apiGroup": TRAINER.group, "kind": RUNTIME, "name": name}}
+    return Rendered(KIND, spec, (variables, runtime), _rules(ask.plan))
 
 
-def rules(plan: Plan) -> dict[str, str]:
+def _rules(plan: Plan) -> dict[str, str]:
     """Return the annotation of the TrainJob with the rules that only its runtime has."""
     words = [] if never(plan) else [RESTARTS]
     words += [ALL_WORKERS] if indexed_rules.needs_all_workers(plan) else []
     return {RULES: " ".join(words)} if words else {}
 
 
-def config_map(plan: Plan, job: str) -> Manifest:
+def _config_map(plan: Plan, job: str) -> Manifest:
     """Return the ConfigMap with the variables of all replicas; metadata has only its name.
 
     Raises:
@@ -109,24 +108,15 @@ def config_map(plan: Plan, job: str) -> Manifest:
     return replica_variables.variables(job, data)
 
 
-def runtime(
-    plan: Plan,
-    job: Job,
-    pods: Mapping[str, Manifest],
-    variables: Manifest,
-    python: str,
-    run: str,
-) -> Manifest:
+def _runtime(ask: Request, pods: Pods, variables: Manifest) -> Manifest:
     """Return the TrainingRuntime of a job; metadata has only its name.
 
     Args:
-        plan: The program to run, with its options.
-        job: Name and place of the job.
-        pods: The pod of each role, as :func:`~.pod_template.pod_template` returns it.
-        variables: The result of :func:`config_map`.
-        python: The interpreter in the image; "" if the framework needs none.
-        run: Unique identifier of the submission.
+        ask: The job to write.
+        pods: The pod of each role.
+        variables: The result of :func:`_config_map`.
     """
+    plan = ask.plan
     parts = [
         {
             "name": group.role,
@@ -134,7 +124,7 @@ def runtime(
             "template": {
                 "spec": {
                     **_rules_of(plan, group.role, group.count),
-                    "template": _template(plan, group.role, pods, variables, python, run),
+                    "template": _template(ask, group.role, pods[group.role], variables),
                 }
             },
         }
@@ -151,7 +141,7 @@ def runtime(
         "apiVersion": KIND.api_version,
         "kind": RUNTIME,
         # Its name may not be that of an earlier job's runtime, which may still be ending.
-        "metadata": {"name": f"{job.name}-{run[:8]}"},
+        "metadata": {"name": f"{ask.job.name}-{ask.run[:8]}"},
         "spec": {"template": {"spec": made}},
     }
 
@@ -201,14 +191,7 @@ def _files(plan: Plan, job: str, role: str) -> dict[str, str]:
     return replica_variables.files(plan, own, addresses(job, replicas))
 
 
-def _template(
-    plan: Plan,
-    role: str,
-    pods: Mapping[str, Manifest],
-    variables: Manifest,
-    python: str,
-    run: str,
-) -> Manifest:
+def _template(ask: Request, role: str, pod: Manifest, variables: Manifest) -> Manifest:
     prefix = _key(role, "")
     items = [
         {"key": key, "path": key.removeprefix(prefix)}
@@ -216,7 +199,10 @@ def _template(
         if key.startswith(prefix)
     ]
     source: Manifest = {"configMap": {"name": variables["metadata"]["name"], "items": items}}
-    found = indexed_start.program_template(plan, pods[role], source, python, KIND.container)
+    found = indexed_start.program_template(ask.plan, pod, source, ask.python, KIND.container)
     # The pod's owner is a Job of a JobSet: it does not tell whose pod it is.
-    found["metadata"]["annotations"][job_metadata.RUN] = run
+    found["metadata"]["annotations"][job_metadata.RUN] = ask.run
     return found
+
+
+RENDERING = Rendering(kind=lambda plan: KIND, render=_render, check=check)

@@ -16,7 +16,7 @@ from ciao_kernel.backends.kubernetes.output.output_claim import Kept
 from ciao_kernel.backends.kubernetes.output.output_store import only_of, success_of_sidecar
 from ciao_kernel.backends.kubernetes.output.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, POD
-from ciao_kernel.delivery.transfers import called, failed
+from ciao_kernel.delivery.transfers import called, failed, is_final
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Replica
@@ -105,7 +105,7 @@ class ClaimReader:
             streams: Its input and output.
 
         Raises:
-            Refused: The server refused the pod or the command; from 500 on it may take it later.
+            Refused: The server refused the pod or the command. It may take the pod later.
             ClusterFault: The connection was cut, or the pod has ended.
             BackendError: The pod is refused for good, or does not start.
         """
@@ -119,7 +119,7 @@ class ClaimReader:
         try:
             return await self._run(f"{self._pods}/{made['metadata']['name']}", command, streams)
         except Refused as error:
-            if error.code >= 500 or await self._runs(made):
+            if not is_final(error) or await self._runs(made):
                 raise
             raise ClusterFault("the pod that reads the claim has ended.") from error
 
@@ -138,7 +138,7 @@ class ClaimReader:
             made = self._made = await self._client.create(self._pods, body)
         except Refused as error:
             text = f"the pod that reads the claim is refused: {error.message}"
-            if error.code >= 500:
+            if not is_final(error):
                 raise Refused(text, error.hint, code=error.code, reason=error.reason) from error
             raise BackendError(text, error.hint) from error
         path = f"{self._pods}/{made['metadata']['name']}"
@@ -237,7 +237,7 @@ class SavedOutput:
                     break
             except BackendError as error:
                 why = error.message
-                if not isinstance(error, ClusterFault) and getattr(error, "code", 0) < 500:
+                if is_final(error):
                     break
         if busy:
             return (

@@ -59,9 +59,29 @@ class Copying:
         return posixpath.join(_CLAIM, self.path)
 
     @property
-    def note(self) -> dict[str, str]:
+    def notes(self) -> dict[str, str]:
         """The annotation of the pods."""
         return {FOLDER: f"{self.claim}/{self.path}"}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """No variables: the folder is an argument."""
+        return {}
+
+    @property
+    def hidden(self) -> bool:
+        """False: there is nothing that the program may not see."""
+        return False
+
+    def mounted(self, known: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
+        """Return the volume of the claim unless the pod has it, and its mount."""
+        for one in known:
+            named = one.get("persistentVolumeClaim", {})
+            if named.get("claimName") == self.claim and not named.get("readOnly"):
+                return [], [{"name": one["name"], "mountPath": _CLAIM}]
+        source = {"claimName": self.claim}
+        volume = {"name": "output-claim", "persistentVolumeClaim": source}
+        return [volume], [{"name": volume["name"], "mountPath": _CLAIM}]
 
 
 def place(spec: JobSpec, settings: Settings) -> Checkpoint:
@@ -101,22 +121,6 @@ def copying(spec: JobSpec, settings: Settings) -> Copying:
     where = place(spec, settings)
     token = secrets.token_hex(16)
     return Copying(where.claim, posixpath.join(where.path, _OWN, token))
-
-
-def mounted(made: Copying, known: Sequence[Manifest]) -> tuple[list[Manifest], Manifest]:
-    """Return the volumes that a pod needs in addition, and the mount of the claim.
-
-    Args:
-        made: Result of :func:`copying`.
-        known: The volumes of the pod.
-    """
-    for one in known:
-        named = one.get("persistentVolumeClaim", {})
-        if named.get("claimName") == made.claim and not named.get("readOnly"):
-            return [], {"name": one["name"], "mountPath": _CLAIM}
-    source = {"claimName": made.claim}
-    volume = {"name": "output-claim", "persistentVolumeClaim": source}
-    return [volume], {"name": volume["name"], "mountPath": _CLAIM}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
+from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.deciding import ends_job
 from ciao_kernel.backends.kubernetes.output.removals import Removals
-from ciao_kernel.backends.kubernetes.states import foreseen, status
+from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.background import cancel_all
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.fetch import Fetch
@@ -32,8 +33,8 @@ from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics.directives import stored_volumes
 from ciao_kernel.model import Event, Job, Notice, Replica, Status
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.output.claim_reader import ClaimReader
@@ -119,6 +120,7 @@ class OutputFetch:
             return
         self._item = item
         self._look(pods)
+        self._release_deleted(pods)
         self._tell_lost(
             {
                 str(pod["metadata"]["uid"])
@@ -129,7 +131,7 @@ class OutputFetch:
         present = {replica: pod for replica, pod in pods.items() if pod and self._gives(pod)}
         held = {one for one, pod in present.items() if output_state.is_held(pod)}
         mine = [self._start(one, present[one], held=True) for one in sorted(held)]
-        ending = any(self._ends_job(item, now, one, present[one], held) for one in held)
+        ending = any(ends_job(self._job, item, now, one, present[one], held) for one in held)
         if ending:
             self._ending_since = self._ending_since or time.monotonic()
             waited = time.monotonic() - self._ending_since
@@ -154,6 +156,7 @@ class OutputFetch:
             pods: Each replica's pod, as long as it may change.
         """
         self._look(pods)
+        self._release_deleted(pods)
 
     def give_up(self) -> None:
         """Say which files do not come any more: the job was deleted, and the follower ends."""
@@ -182,6 +185,17 @@ class OutputFetch:
         for uid, view in self._views.items():
             view.update(by_uid.get(uid))
 
+    def _release_deleted(self, pods: Mapping[Replica, Object | None]) -> None:
+        """Let pods end that are being deleted, and whose files are here: nothing waits for them."""
+        deleted = {
+            str(pod["metadata"]["uid"])
+            for pod in pods.values()
+            if pod and get(pod, "metadata", "deletionTimestamp") is not None
+        }
+        for (uid, _, _), one in self._tasks.items():
+            if one.arrived and uid in deleted:
+                one.release()
+
     async def close(self) -> None:
         """Stop fetching; what is not released stays for a while.
 
@@ -194,19 +208,6 @@ class OutputFetch:
         await cancel_all(tasks)  # their ends had the same time
         if self._reader is not None:
             await self._reader.close()
-
-    def _ends_job(
-        self, item: Object, now: Status, replica: Replica, pod: Object, held: Collection[Replica]
-    ) -> bool:
-        """Return whether the controller deletes other pods when this one ends."""
-        one = next((one for one in now.replicas if one.replica == replica), None)
-        if one is not None and foreseen.failed_for_good(one, pod, item):
-            return True
-        decider = job_metadata.decider(item)
-        if decider is None or apis.of_item(item).needs_all_workers(item):
-            endless = job_metadata.endless(item)
-            return all(one in held for one in self._job.replicas if one.role not in endless)
-        return replica == decider
 
     def _start(self, replica: Replica, pod: Object, *, held: bool) -> ReplicaFetch:
         key = (str(pod["metadata"]["uid"]), status.of_pod(pod, replica).restarts, held)

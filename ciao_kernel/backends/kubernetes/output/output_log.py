@@ -15,8 +15,8 @@ from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 
 _MORE = (
     "More needs the right to create and get pods/exec (deploy/rbac/exec-role.yaml); or let the "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -55,6 +56,30 @@ class Push:
     told: str
     program: str
     secret: str
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """No annotations: the artifact has the name of its pod."""
+        return {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the container that pushes."""
+        return {REGISTRY: self.told, PROGRAM: self.program}
+
+    @property
+    def hidden(self) -> bool:
+        """True for a password: the program could read it below /proc of the other container."""
+        return bool(self.secret)
+
+    def mounted(self, known: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
+        """Return the volume with the password of the Secret, and its mount, if there is one."""
+        if not self.secret:
+            return [], []
+        items = [{"key": DOCKER_KEY, "path": _CONFIG.name}]
+        volume = {"name": "push", "secret": {"secretName": self.secret, "items": items}}
+        mount = {"name": "push", "mountPath": str(_CONFIG.parent), "readOnly": True}
+        return [volume], [mount]
 
 
 def place(settings: Settings, registry: str | None, secret: str | None) -> Place:
@@ -121,18 +146,6 @@ def _authority(settings: Settings) -> str:
     if len(text) > _LARGEST_AUTHORITY:
         raise EnvironmentFault(f"{path} is too large to be given to pods.", hint)
     return text
-
-
-def variables(push: Push) -> dict[str, str]:
-    """Return the variables of the container that pushes."""
-    return {REGISTRY: push.told, PROGRAM: push.program}
-
-
-def password(secret: str) -> tuple[Manifest, Manifest]:
-    """Return the volume with the password of a Secret, and its mount, for that container alone."""
-    items = [{"key": DOCKER_KEY, "path": _CONFIG.name}]
-    volume = {"name": "push", "secret": {"secretName": secret, "items": items}}
-    return volume, {"name": "push", "mountPath": str(_CONFIG.parent), "readOnly": True}
 
 
 class Repositories:

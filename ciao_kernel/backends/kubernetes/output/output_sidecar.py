@@ -14,21 +14,18 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.output import output_claim, output_state
+from ciao_kernel.backends.kubernetes.output import output_state
+from ciao_kernel.backends.kubernetes.output.delivery import Delivery, Upload
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints, replica_files, site_folder
 from ciao_kernel.delivery.output import output_keeper, results
 from ciao_kernel.model import Artifact, JobSpec, Manifest
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.volume import overlap
-
-if TYPE_CHECKING:
-    from ciao_kernel.backends.kubernetes.output.output_registry import Push
-    from ciao_kernel.backends.kubernetes.output.output_store import Upload
 
 OLDEST = (1, 29)
 """First version of Kubernetes with native sidecars by default."""
@@ -50,14 +47,7 @@ def limit(settings: Settings, way: OutputWay) -> int:
 
 
 def add(
-    pod: Manifest,
-    spec: JobSpec,
-    artifact: Artifact,
-    settings: Settings,
-    way: OutputWay,
-    upload: Upload | Push | Copying | None = None,
-    *,
-    values: bool = False,
+    pod: Manifest, spec: JobSpec, artifact: Artifact, settings: Settings, delivery: Delivery
 ) -> Manifest:
     """Return the specification of a pod that keeps the files of ``%output`` and event files.
 
@@ -66,91 +56,116 @@ def add(
         spec: The cell's header.
         artifact: What the builder has delivered.
         settings: Waiting times, and the limit of all files.
-        way: How they leave the pod.
-        upload: What it needs for a bucket, a registry or a claim, if that is the way.
-        values: Whether large values come as files too.
+        delivery: The way on which they leave the pod.
     """
-    # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
-    from ciao_kernel.backends.kubernetes.output import output_registry, output_store
-    from ciao_kernel.delivery.output import registry_program
-
     (program,) = pod["containers"]
     shared = any(one["mountPath"] == artifact.workdir for one in artifact.mounts)
-    script = f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"
+    upload = delivery.upload
     marks = {"name": "output", "mountPath": _PLACE}
-    most = str(limit(settings, way))
-    start = [artifact.python, "-I", "-S", script]
-    grace = f"{settings.grace(spec.grace):g}"
-    copies = () if shared else (_COPIES,)
-    kept = [*spec.kept_paths, *([replica_files.VALUES] if values else [])]
-    words = [*kept, *_without(spec)]
-    run = [*start, "run", _PLACE, grace, *(copies or ("",)), most, *words, "--"]
-    # Values alone hold a pod only if there are some.
-    keep = ["keep", _PLACE, f"{settings.fetch_wait:g}", *(() if spec.kept_paths else kept)]
-    patience = output_state.LONGEST
-    # Others may be about to end too, and are deleted when the job is over.
-    linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
-    if way is OutputWay.LOG:
-        keep = ["tell", _PLACE, str(LONGEST_WRITING), linger, most, *kept]
-        patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
-    if way is OutputWay.S3:
-        keep = ["send", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
-    if way is OutputWay.REGISTRY:
-        start = [*start[:3], "-c", registry_program.LOADER]
-        keep = ["push", _PLACE, str(LONGEST_WRITING), "2", linger, most, *kept]
-    if isinstance(upload, Copying):
-        keep = ["save", _PLACE, str(LONGEST_WRITING), linger, most, upload.folder]
-        keep += words
-    env: list[Manifest] = [{"name": replica_files.HELD, "value": _PLACE}]
-    if not shared:
-        env.append({"name": replica_files.COPIED, "value": _COPIES})
-    told = output_registry.variables(upload) if isinstance(upload, output_registry.Push) else {}
-    if isinstance(upload, output_store.Upload):
-        told = {output_store.ADDRESSES: upload.addresses}
-    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in told.items()]
-    if upload is not None:
-        uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
-        env.append({"name": replica_files.POD_UID, "valueFrom": uid})
+    volumes, mounts = upload.mounted(pod["volumes"]) if upload else ([], [])
     sidecar: Manifest = {
-        "name": output_state.NAMES[way],
+        "name": output_state.NAMES[delivery.way],
         "image": program["image"],
         "restartPolicy": "Always",
-        "command": [word.replace("$", "$$") for word in (*start, *keep)],
+        "command": _escaped(_keep(spec, artifact, settings, delivery)),
         "workingDir": artifact.workdir if shared else _PLACE,
-        "env": env,
+        "env": _env(upload, shared=shared),
         "resources": _resources(program["resources"]),
         "volumeMounts": [
             *artifact.mounts,
             *(_logs(program, spec, artifact) if shared else ()),
             marks,
+            *mounts,
         ],
     }
-    if upload is not None:
+    if upload:
         sidecar["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    volumes: list[Manifest] = [{"name": "output", "emptyDir": {}}]
-    if isinstance(upload, Copying):
-        more, mount = output_claim.mounted(upload, pod["volumes"])
-        volumes += more
-        sidecar["volumeMounts"].append(mount)
-    if isinstance(upload, output_registry.Push) and upload.secret:
-        volume, mount = output_registry.password(upload.secret)
-        volumes.append(volume)
-        sidecar["volumeMounts"].append(mount)
-        # Otherwise the program could read the files of the other container below /proc.
-        pod = {**pod, "shareProcessNamespace": False}
+    patience = output_state.LONGEST
+    if delivery.way is OutputWay.LOG:
+        patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
+    run = _escaped(_run(spec, artifact, settings, delivery, shared=shared))
     return {
         **pod,
+        # Of one process namespace, each container sees the others below /proc.
+        **({"shareProcessNamespace": False} if upload and upload.hidden else {}),
         "containers": [
             {
                 **program,
-                "command": [word.replace("$", "$$") for word in run] + program["command"],
+                "command": run + program["command"],
                 "volumeMounts": [*program["volumeMounts"], marks],
             }
         ],
         "initContainers": [*pod.get("initContainers", ()), sidecar],
-        "volumes": [*pod["volumes"], *volumes],
+        "volumes": [*pod["volumes"], {"name": "output", "emptyDir": {}}, *volumes],
         "terminationGracePeriodSeconds": patience,
     }
+
+
+def _escaped(words: Iterable[str]) -> list[str]:
+    """Escape ``$``, which Kubernetes reads in commands and variables."""
+    return [word.replace("$", "$$") for word in words]
+
+
+def _program(artifact: Artifact) -> list[str]:
+    return [artifact.python, "-I", "-S", f"{site_folder.path(artifact.workdir)}/{results.KEEPER}"]
+
+
+def _kept(spec: JobSpec, delivery: Delivery) -> list[str]:
+    """Return the words for what is kept."""
+    return [*spec.kept_paths, *([replica_files.VALUES] if delivery.values else [])]
+
+
+def _run(
+    spec: JobSpec, artifact: Artifact, settings: Settings, delivery: Delivery, *, shared: bool
+) -> list[str]:
+    """Return the command that runs the program, up to the program's own.
+
+    Args:
+        spec: The cell's header.
+        artifact: What the builder has delivered.
+        settings: The grace period, and the limit of all files.
+        delivery: The way on which they leave the pod.
+        shared: Whether the sidecar sees the program's folder; else copies are made for it.
+    """
+    grace, most = f"{settings.grace(spec.grace):g}", str(limit(settings, delivery.way))
+    words = [*_kept(spec, delivery), *_without(spec)]
+    copies = "" if shared else _COPIES
+    return [*_program(artifact), "run", _PLACE, grace, copies, most, *words, "--"]
+
+
+def _keep(spec: JobSpec, artifact: Artifact, settings: Settings, delivery: Delivery) -> list[str]:
+    """Return the command of the sidecar, by the way of the files."""
+    # Late: who only reads pods, as `ciao logs` does, needs no client of registries.
+    from ciao_kernel.delivery.output import registry_program
+
+    start, kept, way = _program(artifact), _kept(spec, delivery), delivery.way
+    most = str(limit(settings, way))
+    # Others may be about to end too, and are deleted when the job is over.
+    linger = f"{settings.linger if len(spec.replicas()) > 1 else 0.0:g}"
+    place, writing = [_PLACE, str(LONGEST_WRITING)], [linger, most, *kept]
+    if way is OutputWay.LOG:
+        return [*start, "tell", *place, *writing]
+    if way is OutputWay.S3:
+        return [*start, "send", *place, "2", *writing]
+    if way is OutputWay.REGISTRY:
+        return [*start[:3], "-c", registry_program.LOADER, "push", *place, "2", *writing]
+    if isinstance(delivery.upload, Copying):
+        folder = delivery.upload.folder
+        return [*start, "save", *place, linger, most, folder, *kept, *_without(spec)]
+    # Values alone hold a pod only if there are some.
+    words = () if spec.kept_paths else kept
+    return [*start, "keep", _PLACE, f"{settings.fetch_wait:g}", *words]
+
+
+def _env(upload: Upload | None, *, shared: bool) -> list[Manifest]:
+    found = {replica_files.HELD: _PLACE, **({} if shared else {replica_files.COPIED: _COPIES})}
+    told = dict(upload.variables) if upload else {}
+    env: list[Manifest] = [{"name": name, "value": value} for name, value in found.items()]
+    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in told.items()]
+    if upload:
+        uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+        env.append({"name": replica_files.POD_UID, "valueFrom": uid})
+    return env
 
 
 def _without(spec: JobSpec) -> list[str]:

@@ -12,7 +12,7 @@ from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.delivery.output import values_message
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 
 NAME, LOG_NAME, STORE_NAME = "ciao-output", "ciao-output-log", "ciao-output-s3"
 REGISTRY_NAME = "ciao-output-registry"

@@ -48,6 +48,25 @@ class Upload:
     token: str
     addresses: str = field(repr=False)
 
+    @property
+    def notes(self) -> dict[str, str]:
+        """The annotation of the pods."""
+        return {TOKEN: self.token}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variable of the container that sends."""
+        return {ADDRESSES: self.addresses}
+
+    @property
+    def hidden(self) -> bool:
+        """False: an address is good for one object of this job alone."""
+        return False
+
+    def mounted(self, known: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
+        """Return no volumes."""
+        return [], []
+
 
 def upload(settings: Settings, replicas: Sequence[Replica], *, real: bool) -> Upload:
     """Return the addresses for the replicas of a new job.

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ciao_kernel import log
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.states import pending_reasons, status
+from ciao_kernel.backends.kubernetes.states import event_texts, status
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.visible_text import short, visible
@@ -99,8 +99,8 @@ async def _event(pods: Pods, path: str, made: Object) -> str:
     uid = str(get(made, "metadata", "uid"))
     with log.ignored(_log, "reading the events of the pod that reads a claim", BackendError):
         found = await pods.get(events, fieldSelector=f"involvedObject.uid={uid}")
-        last = pending_reasons.newest(many(found, "items"), of_job=False)
-        return pending_reasons.sentence(last)
+        last = event_texts.newest(many(found, "items"), of_job=False)
+        return event_texts.sentence(last)
     return ""
 
 

@@ -41,8 +41,8 @@ from ciao_kernel.kube import exec
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Job, Manifest, Replica, State
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import SentFiles
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes import apis
-from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, job_metadata
+from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
@@ -80,9 +80,10 @@ def failed_for_good(one: ReplicaStatus, pod: Manifest | None, item: Manifest) ->
         return False
     if get(pod, "metadata", "deletionTimestamp") is not None:
         return False  # the controller may create it again
-    if apis.of_item(item) in (JOB, TRAINER) and status.disruption_target(pod):
-        return False  # a podFailurePolicy may replace it; the job's condition tells soon
-    policy = apis.of_item(item).restart_policy(item, one.replica.role)
+    api = apis.of_item(item)
+    if api.replaces_disrupted and status.disruption_target(pod):
+        return False  # the job's condition tells soon whether it does
+    policy = api.restart_policy(item, one.replica.role)
     if policy == "ExitCode":
         return one.exit_code is not None and 0 < one.exit_code < _RETRYABLE
     return policy == "Never"

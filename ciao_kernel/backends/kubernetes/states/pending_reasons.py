@@ -13,10 +13,15 @@ from dataclasses import dataclass, replace
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.states import status
+from ciao_kernel.backends.kubernetes.states.event_texts import (
+    event_time,
+    newest,
+    pulling,
+    sentence,
+)
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
-from ciao_kernel.model.times import span
 
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _ASK_PARENTS_EVERY = 5.0
@@ -72,6 +77,8 @@ class PendingReasons:
         self._asking: asyncio.Task[None] | None = None
         self._asked = self._parents_asked = 0.0
         self._began = time.monotonic()
+        self._parents: dict[str, list[str]] = {}
+        """Field selectors of the events of what creates the pods of a role."""
         self._told: dict[str, str] = {}
         """Last text from the events of an object, by their field selector."""
         self._pulls: dict[str, str] = {}
@@ -122,11 +129,16 @@ class PendingReasons:
                 asked = _objects_to_query(pending, pods, uid)
                 if self._asked - self._parents_asked > _ASK_PARENTS_EVERY:
                     self._parents_asked = self._asked
-                    asked += _parents_to_query(self._job, pending, pods, created)
+                    asked += self._parents_to_query(pending, pods, created)
                 self._asking = asyncio.ensure_future(self._ask(asked))
-        explained = {one.replica: self._reason(one, pods[one.replica], uid) for one in pending}
+        of_job = _of_uid(uid)
+        explained = {one.replica: self._reason(one, pods[one.replica], of_job) for one in pending}
+        # Most stay as they are, and this happens up to 20 times a second.
         replicas = tuple(
-            replace(one, reason=explained.get(one.replica, one.reason)) for one in now.replicas
+            replace(one, reason=reason)
+            if (reason := explained.get(one.replica, one.reason)) != one.reason
+            else one
+            for one in now.replicas
         )
         found = replace(now, replicas=replicas)
         return self._failed_status(found, pods) or found
@@ -154,7 +166,7 @@ class PendingReasons:
                 self._told[one.events], self._pulls[one.events] = told, pull
                 self._on_new_reason()
 
-    def _reason(self, one: ReplicaStatus, pod: Object | None, uid: str) -> str:
+    def _reason(self, one: ReplicaStatus, pod: Object | None, of_job: str) -> str:
         if pod is not None:
             events = _of_uid(pod["metadata"]["uid"])
             said = self._told.get(events, "")
@@ -166,12 +178,32 @@ class PendingReasons:
                 return one.reason  # the pod was scheduled since then
             # The events contain the image's error; the status soon contains only "Back-off".
             return said if not one.reason or "Back-off" in one.reason else one.reason
-        for events in (*_of_parents(self._job, one.replica.role), _of_uid(uid)):
+        for events in (*self._of_parents(one.replica.role), of_job):
             if self._told.get(events):
                 return self._told[events]
         if not self._operator_responded and time.monotonic() - self._began > _OPERATOR_SILENT:
             return f"no pod yet: {apis.of_job(self._job).controller} does not answer"
         return one.reason
+
+    def _parents_to_query(
+        self, pending: list[ReplicaStatus], pods: Mapping[Replica, Object | None], created: str
+    ) -> list[_Asked]:
+        """Return the objects between a job and the pods that it does not have yet."""
+        roles = dict.fromkeys(one.replica.role for one in pending if not pods[one.replica])
+        parents = dict.fromkeys(events for role in roles for events in self._of_parents(role))
+        return [_Asked(events, since=created) for events in parents]
+
+    def _of_parents(self, role: str) -> list[str]:
+        """Return the field selectors of the events of what creates the pods of a role.
+
+        By name: the uids are in objects that this user may not be allowed to read.
+        """
+        if role not in self._parents:
+            self._parents[role] = [
+                f"involvedObject.kind={kind},involvedObject.name={name}"
+                for kind, name in apis.of_job(self._job).parents(self._job.name, role)
+            ]
+        return self._parents[role]
 
     def _failed_status(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
         """Return the failed status of a job that will never run, if it has waited long enough.
@@ -229,73 +261,6 @@ def _objects_to_query(
     return [*own, *found]
 
 
-def _parents_to_query(
-    job: Job,
-    pending: list[ReplicaStatus],
-    pods: Mapping[Replica, Object | None],
-    created: str,
-) -> list[_Asked]:
-    """Return the objects between a job and the pods that it does not have yet."""
-    roles = dict.fromkeys(one.replica.role for one in pending if not pods[one.replica])
-    parents = dict.fromkeys(events for role in roles for events in _of_parents(job, role))
-    return [_Asked(events, since=created) for events in parents]
-
-
 def _of_uid(uid: str) -> str:
     """Return the field selector of the events of an object."""
     return f"involvedObject.uid={uid}"
-
-
-def _of_parents(job: Job, role: str) -> list[str]:
-    """Return the field selectors of the events of what creates the pods of a role.
-
-    By name: the uids are in objects that this user may not be allowed to read.
-    """
-    return [
-        f"involvedObject.kind={kind},involvedObject.name={name}"
-        for kind, name in apis.of_job(job).parents(job.name, role)
-    ]
-
-
-def newest(events: list[Object], *, of_job: bool) -> Object:
-    """Return the newest warning; ``{}`` if there is none, or if a pod had a better event since."""
-    said = [event for event in events if event.get("message")]
-    if of_job:  # one pod may be created after another was refused
-        said = [event for event in said if event.get("type") == "Warning"]
-    last = max(said, key=event_time, default={})
-    return last if last.get("type") == "Warning" else {}
-
-
-def sentence(event: Object) -> str:
-    """Return the text of an event; "" if it has none."""
-    words = " ".join(str(event.get("message", "")).split())
-    return f"{event.get('reason', '')}: {words}" if words else ""
-
-
-def pulling(events: list[Object], now: float | None = None) -> str:
-    """Return the image that a node pulls, and for how long; "" if that is not the newest event.
-
-    Kubernetes reports no bytes of a pull.
-
-    Args:
-        events: Events of a pod.
-        now: The cluster's time, in seconds since the epoch; None leaves the time out.
-    """
-    # Of the events of one second, the later one in the list is newer.
-    last = max(enumerate(events), key=lambda one: (event_time(one[1]), one[0]), default=(0, {}))[1]
-    words = " ".join(str(last.get("message", "")).split())
-    if last.get("reason") != "Pulling" or not words:
-        return ""
-    if now is None:
-        return words
-    seconds = max(0.0, now - status.stamp(event_time(last)))
-    # Each new text draws the table again.
-    return f"{words}, {span(seconds if seconds < 60 else seconds // 10 * 10)}"
-
-
-def event_time(event: Object) -> str:
-    """Return the time of an event as text; texts compare like the times."""
-    for key in ("lastTimestamp", "eventTime", "firstTimestamp"):
-        if isinstance(event.get(key), str):
-            return str(event[key])
-    return ""

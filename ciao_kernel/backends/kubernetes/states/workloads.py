@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.states.pending_reasons import event_time
+from ciao_kernel.backends.kubernetes.states.event_texts import event_time
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job

@@ -20,12 +20,10 @@ from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifests import (
     gangs,
-    indexed_manifest,
     indexed_rules,
     manifest,
     queue_request,
     shared_runtime,
-    trainer_manifest,
 )
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
@@ -80,6 +78,11 @@ class Choice:
         """Return the rights that the job needs besides those of every job."""
         return () if self.runtime else self.api.rights
 
+    @property
+    def replaces_disrupted(self) -> bool:
+        """True if the cluster itself replaces a pod that it disrupts (``%retries``)."""
+        return self.api.replaces_disrupted and not self.runtime
+
 
 async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
     """Return the API for a cell: its own, else the setting's; "auto" asks the cluster.
@@ -112,11 +115,7 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
                 else "Name another cluster with %context=…, or run the cell on this machine with "
                 "%backend=local: the training operator cannot run it.",
             )
-        if choice.runtime:
-            shared_runtime.check(plan)
-        else:
-            rendering = trainer_manifest if choice.api is TRAINER else indexed_manifest
-            rendering.check(plan, settings)
+        manifest.rendering(choice.api, shared=bool(choice.runtime)).check(plan, settings)
         if choice.api is TRAINER and (lost := _not_scaled(plan)):
             return replace(choice, caution=lost)
         if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
@@ -145,7 +144,14 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, settings: Settings
         return Choice(OPERATOR_V1)
     kind = manifest.kind_of(plan)
     if kind.plural in await target.kinds(f"/apis/{kind.api_version}"):
-        return Choice(OPERATOR_V1)
+        create = Right("create", kind.plural, OPERATOR_V1.group)
+        if asked is ApiName.V1 or all(await allowed(target.client, target.namespace, create)):
+            return Choice(OPERATOR_V1)
+        why = f"you may not {create} in {target.namespace}"
+        other = await _without_operator(plan, target, settings, why)
+        if _can_run(other, plan, settings) and await _may_create(other, target):
+            return other
+        return Choice(OPERATOR_V1)  # the error about the missing rights shows the Role
     if by_ssh := await _by_ssh(plan, target):
         return by_ssh
     if asked is ApiName.V1:
@@ -154,14 +160,31 @@ async def _choice(asked: ApiName, plan: Plan, target: Target, settings: Settings
     return await _without_operator(plan, target, settings, why)
 
 
+async def _may_create(choice: Choice, target: Target) -> bool:
+    """Return whether the user may create what a job of this choice consists of."""
+    create = (Right("create", plural, choice.api.group) for plural in choice.api.plurals)
+    return all(await allowed(target.client, target.namespace, *create, *choice.rights))
+
+
+def _can_run(choice: Choice, plan: Plan, settings: Settings) -> bool:
+    """Return whether the directives and settings of a cell fit to a choice."""
+    form = manifest.rendering(choice.api, shared=bool(choice.runtime))
+    try:
+        gangs.check(settings, choice.api, choice.runtime)
+        form.check(plan, settings)
+    except SpecError:
+        return False
+    return True
+
+
 async def _without_operator(plan: Plan, target: Target, settings: Settings, why: str) -> Choice:
-    """Return the choice for a job that the operator cannot run.
+    """Return the choice for a job that the operator cannot run, or not for this user.
 
     Args:
         plan: The program to run, with its options.
         target: Cluster and namespace.
         settings: Policies of cells that name none.
-        why: The reason for which it cannot.
+        why: The reason for that.
     """
     if not set(TRAINER.plurals) <= set(await target.kinds(TRAINER.path)):
         return Choice(JOB, why)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
-from ciao_kernel.backends.kubernetes.states import pending_reasons
+from ciao_kernel.backends.kubernetes.states import event_texts
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
@@ -133,8 +133,8 @@ async def _why_pending(item: Object, claim: str, target: Target) -> str:
         events = await target.client.get(path, fieldSelector=f"involvedObject.uid={uid}")
     except (Refused, ClusterFault):
         return ""
-    last = max(many(events, "items"), key=pending_reasons.event_time, default={})
-    words = pending_reasons.sentence(last)
+    last = max(many(events, "items"), key=event_texts.event_time, default={})
+    words = event_texts.sentence(last)
     if not words or last.get("reason") in _WAITS:
         return ""
     words = visible(short(words, _WORDS)).rstrip(".")

@@ -21,7 +21,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import Job, JobSpec
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Plan
 
 RIGHTS = tuple(Right(verb, "pods", subresource="exec") for verb in ("create", "get"))

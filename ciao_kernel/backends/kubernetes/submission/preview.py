@@ -9,9 +9,10 @@ from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import retry_notices
 from ciao_kernel.backends.kubernetes.manifests import manifest, queue_request
-from ciao_kernel.backends.kubernetes.submission import choice, submit, validation
+from ciao_kernel.backends.kubernetes.submission import choice, validation
+from ciao_kernel.backends.kubernetes.submission.prepare import prepare
 from ciao_kernel.config import Settings
-from ciao_kernel.model import DryRun, naming
+from ciao_kernel.model import DryRun, Event, Notice, naming
 from ciao_kernel.plugins import Builder, Plan
 
 
@@ -33,18 +34,21 @@ async def text(plan: Plan, builder: Builder, target: Target, settings: Settings)
         if asks
         else plan.name or f"{plan.framework.name}-name"
     )
-    job, made = await submit.prepare(
+    _, made = await prepare(
         plan, builder, target, settings, lambda _: None, name, chosen.api, chosen.fields
     )
+    said: list[Event] = []
     if asks:
         await queue_request.check(plan.spec.cluster, target, settings)
-        made = await validation.try_out(target, made, whole=True)
+        made = await validation.try_out(target, made, whole=True, emit=said.append)
     own = {one.data.decode() for one in plan.source.own if one.data}
     texts = [as_yaml(item, own) for item in (*made.beside, made.job)]
     verdict = f"# The server of {target.client.access.source} would accept it.\n"
     notice = chosen.notice and f"# {chosen.notice[0].upper()}{chosen.notice[1:]}\n"
     if plan.spec.retries:
-        notice += f"# {retry_notices.resubmission(job)}\n"
+        notice += f"# {retry_notices.resubmission(name, replaces=chosen.replaces_disrupted)}\n"
+    for one in said:
+        notice += f"# {one.text[0].upper()}{one.text[1:]}\n" if isinstance(one, Notice) else ""
     return notice + "---\n".join(texts) + (verdict if asks else "")
 
 

@@ -13,7 +13,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Job, Replica
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan, endless_roles
 
 _log = logging.getLogger(__name__)

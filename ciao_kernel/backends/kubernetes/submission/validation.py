@@ -10,13 +10,14 @@ from ciao_kernel.backends.kubernetes.apis import Api, job_metadata, template_hol
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import next_try
-from ciao_kernel.backends.kubernetes.manifests import manifest
+from ciao_kernel.backends.kubernetes.manifests import manifest, pod_security
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.errors import Refused
-from ciao_kernel.model import Manifest, naming
+from ciao_kernel.model import Manifest, Notice, naming
+from ciao_kernel.plugins import Emit
 
 _TRIED = 60.0
 """Seconds for which a job like an accepted job is not tried again."""
@@ -152,7 +153,9 @@ async def _found(target: Target, path: str, how: Mapping[str, str]) -> Manifest 
         return None
 
 
-async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Objects:
+async def try_out(
+    target: Target, made: Objects, *, whole: bool = False, emit: Emit = lambda _: None
+) -> Objects:
     """Try a job in a dry run of the server; return the objects that it accepts.
 
     A job like another accepted within the last minute, such as an edited cell, is not tried again.
@@ -162,6 +165,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
         made: The objects. If Pod Security requires it, their pods give up all privileges.
         whole: Try the job itself too. Before a submission that is not needed: the job is created
             first, and if it is refused nothing exists.
+        emit: Receives a notice if a policy may refuse the job's pods.
 
     Raises:
         SpecError, ClusterFault: The cluster would refuse the job.
@@ -169,7 +173,7 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
     client, name = target.client, made.job["metadata"]["name"]
     key = _LIKE + manifest.shape(made)
     if not whole and (before := client.cache_get(key)):
-        return manifest.secured(made) if before["secured"] and not made.secured else made
+        return pod_security.secured(made) if before["secured"] and not made.secured else made
 
     async def once(made: Objects) -> None:
         items = [(job_metadata.collection(item), item) for item in made.beside]
@@ -181,12 +185,14 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
         # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(
             quotas.check(target, made),
-            checks.dry_run(target, items, pods),
+            checks.dry_run(target, items, pods, made.job),
             return_exceptions=True,
         )
         for answer in (counted, tried):
             if isinstance(answer, BaseException):
                 raise answer
+        if isinstance(tried, str) and tried:
+            emit(Notice(tried))
         if not counted:  # the rest of a quota changes with each job
             client.cache_set(key, {"secured": made.secured}, _TRIED)
 
@@ -195,6 +201,6 @@ async def try_out(target: Target, made: Objects, *, whole: bool = False) -> Obje
     except checks.PodSecurityViolation:
         if made.secured:
             raise
-        made = manifest.secured(made)
+        made = pod_security.secured(made)
         await once(made)
     return made

@@ -9,7 +9,7 @@ from ciao_kernel.backends.kubernetes.output import output_log, output_sidecar
 from ciao_kernel.backends.kubernetes.output.output_store import RunObjects
 from ciao_kernel.backends.kubernetes.submission import output_checks
 from ciao_kernel.config import Settings
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import Plan, WayBack
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -196,15 +197,28 @@ def test_a_process_is_itself_and_no_other() -> None:
     processes.sweep("a mark that nobody carries")
 
 
-@pytest.mark.parametrize("descriptors", [True, False], ids=["pidfd", "older Linux"])
-def test_a_signal_needs_start_time_and_mark(
-    monkeypatch: pytest.MonkeyPatch, descriptors: bool
-) -> None:
-    def refuse(pid: int) -> int:
-        raise OSError(errno.ENOSYS, "Function not implemented")
+def _refuse(pid: int) -> int:
+    raise OSError(errno.ENOSYS, "Function not implemented")
 
-    if not descriptors:
-        monkeypatch.setattr(os, "pidfd_open", refuse)
+
+@pytest.mark.parametrize(
+    ("refused", "missing"),
+    [
+        (False, ()),
+        (True, ()),
+        (False, ((os, "pidfd_open"), (signal, "pidfd_send_signal"))),
+        (False, ((os, "pidfd_open"),)),
+        (False, ((signal, "pidfd_send_signal"),)),
+    ],
+    ids=["pidfd", "older Linux", "older build", "no pidfd_open", "no pidfd_send_signal"],
+)
+def test_a_signal_needs_start_time_and_mark(
+    monkeypatch: pytest.MonkeyPatch, refused: bool, missing: tuple[tuple[ModuleType, str], ...]
+) -> None:
+    if refused:
+        monkeypatch.setattr(os, "pidfd_open", _refuse)
+    for module, name in missing:
+        monkeypatch.delattr(module, name, raising=False)
     sleeper = subprocess.Popen(["sleep", "600"], env={processes.MARK: "mine", "PATH": os.defpath})
     try:
         birth = processes.birth(sleeper.pid)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from ciao_kernel.backends.kubernetes.cluster import build_pods
 from ciao_kernel.backends.kubernetes.cluster.target import Target
@@ -90,12 +92,12 @@ def test_who_may_not_or_cannot_leaves_them(fault: Exception) -> None:
 class Making:
     """A server that makes pods, or says no; and one that nobody may watch."""
 
-    def __init__(self, makes: bool) -> None:
-        self.makes = makes
+    def __init__(self, makes: bool, refusal: str = "exceeded quota") -> None:
+        self.makes, self.refusal = makes, refusal
 
     async def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
         if not self.makes:
-            raise Refused("exceeded quota", code=403)
+            raise Refused(self.refusal, code=403)
         return {**item, "metadata": {**item["metadata"], "uid": "7"}}
 
     async def find(self, path: str) -> None:
@@ -120,3 +122,54 @@ def test_a_no_is_told_for_what_it_was_said(makes: bool, monkeypatch: pytest.Monk
         asyncio.run(build_pods.KubernetesBuildCluster(target, SETTINGS).run(build, [], print))
     said = "cannot be followed to its end: you may not" if makes else "is refused: exceeded quota"
     assert said in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ('violates PodSecurity "restricted": CHOWN', 'Pod Security refuses pods that build images '
+         'in team-a: "restricted": CHOWN'),
+        ("unable to validate against any security context constraint: [provider restricted-v2: "
+         '.containers[0].capabilities.add: Invalid value: "CHOWN": capability may not be added]',
+         "OpenShift refuses pods that build images in team-a: [provider restricted-v2: "
+         '.containers[0].capabilities.add: Invalid value: "CHOWN": capability may not be added]'),
+    ],
+)  # fmt: skip
+def test_where_no_pod_may_build_the_builder_without_one_is_named(
+    refusal: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*args: Any) -> None: ...
+
+    monkeypatch.setattr(build_pods.checks, "require_rights", nothing)
+    monkeypatch.setattr(build_pods, "delete_stale_build_pods", nothing)
+    target = Target(Making(False, refusal), "team-a")  # type: ignore[arg-type]
+    build = {"metadata": {"name": "build"}, "spec": {"containers": [{"name": "build"}]}}
+    with pytest.raises(ClusterFault) as raised:
+        asyncio.run(build_pods.KubernetesBuildCluster(target, SETTINGS).run(build, [], print))
+    assert raised.value.message == said
+    assert raised.value.hint.startswith("%builder=append needs no pod")
+
+
+class Closed:
+    """A server that hands out no Secret."""
+
+    access = SimpleNamespace(source="a kubeconfig")
+
+    async def find(self, path: str) -> None:
+        raise Refused(f"{path} is forbidden", code=403)
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return {"status": {"userInfo": {"username": "ada"}}}
+
+    def forget(self) -> None: ...
+
+
+def test_the_role_for_a_secret_names_it_and_gives_no_other() -> None:
+    target = Target(Closed(), "team-a")  # type: ignore[arg-type]
+    with pytest.raises(ClusterFault) as raised:
+        asyncio.run(build_pods.KubernetesBuildCluster(target, SETTINGS).secret("push"))
+    assert raised.value.message.endswith('missing rights: get secrets "push".')
+    role, _ = yaml.safe_load_all(raised.value.hint.partition("\n\n")[2])
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["push"], "verbs": ["get"]}
+    ]

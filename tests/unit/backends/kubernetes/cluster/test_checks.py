@@ -199,6 +199,21 @@ def test_a_rule_grants_what_kubernetes_says_it_grants(found: Any, may: bool) -> 
     assert allowed(Right("get", "pods", subresource="log"), found) is may
 
 
+@pytest.mark.parametrize(("name", "may"), [("push", True), ("other", False), ("", False)])
+def test_a_right_may_be_for_one_object_alone(name: str, may: bool) -> None:
+    right = Right("get", "secrets", object_name=name)
+    assert allowed(right, rule("get", "secrets", resourceNames=["push"])) is may
+    assert allowed(right, rule("get", "secrets"))
+
+    def answer(body: Object) -> Object:
+        asked = body["spec"]["resourceAttributes"]
+        return {"status": {"allowed": asked.get("name") == "push"}}
+
+    part = {"status": {"resourceRules": [], "incomplete": True}}
+    server = {"selfsubjectrulesreviews": part, "selfsubjectaccessreviews": answer}
+    assert allowed(right, **server) is may
+
+
 def test_a_list_that_is_not_complete_is_asked_about_one_by_one() -> None:
     def answer(body: Object) -> Object:
         asked = body["spec"]["resourceAttributes"]
@@ -224,15 +239,47 @@ def test_the_role_is_yaml_that_grants_just_what_is_missing() -> None:
         Right("get", "pods"),
         Right("list", "pods"),
         Right("create", "tfjobs", "kubeflow.org"),
+        Right("get", "secrets", object_name="push"),
+        Right("list", "secrets"),
     ]
     made = Server(selfsubjectreviews=me)
     role, binding = yaml.safe_load_all(asyncio.run(rights.role(made, "team", missing)))  # type: ignore[arg-type]
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
         {"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["create"]},
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": ["push"],
+            "verbs": ["get"],
+        },
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]},
     ]
     assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "team"
     assert binding["subjects"][0]["name"] == "ada@example.com"
+    assert role["metadata"]["name"] == binding["metadata"]["name"] == binding["roleRef"]["name"]
+
+
+def test_a_role_that_is_applied_takes_nothing_from_an_earlier_one() -> None:
+    """``kubectl apply`` replaces the rules and subjects of an object of the same name."""
+
+    def name(user: str, *missing: Right) -> str:
+        made = Server(selfsubjectreviews={"status": {"userInfo": {"username": user}}})
+        text = asyncio.run(rights.role(made, "team", missing))  # type: ignore[arg-type]
+        (found,) = {item["metadata"]["name"] for item in yaml.safe_load_all(text)}
+        return str(found)
+
+    pods, jobs = Right("get", "pods"), Right("create", "jobs", "batch")
+    assert name("ada", pods, jobs) == name("ada", jobs, pods)
+    names = {
+        name("ada", pods),
+        name("ada", jobs),
+        name("ada", pods, jobs),
+        name("bob", pods),
+        name("system:serviceaccount:team:ada", pods),
+        name("", pods),
+    }
+    assert len(names) == 6
 
 
 # ------------------------------------------------------------------------------ namespace
@@ -287,6 +334,10 @@ def test_a_namespace_that_a_gateway_made_is_known_by_its_labels() -> None:
         ('pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
          403, checks.PodSecurityViolation,
          'in the namespace team: "restricted:latest": runAsNonRoot'),
+        ('pods "a" is forbidden: unable to validate against any security context constraint: '
+         "[provider restricted-v2: .spec.securityContext.fsGroup: Invalid value: []int64{1000}: "
+         "1000 is not an allowed group]", 403, checks.ConstraintViolation,
+         "OpenShift refuses this job's pods in the namespace team: [provider restricted-v2: "),
         ("pods: exceeded quota: q", 403, NoRoom, "exceeded quota"),
         ("configmaps: exceeded quota: q", 403, ClusterFault, "exceeded quota"),
         ("something new", 418, ClusterFault, "the cluster refuses this job: something new"),
@@ -299,6 +350,13 @@ def test_a_refusal_says_what_helps(words: str, code: int, kind: type, said: str)
     assert said in error.message
     assert error.hint
     assert server.forgot == 1
+
+
+def test_a_group_that_openshift_refuses_can_be_changed_by_a_patch() -> None:
+    words = "unable to validate against any security context constraint: [1000 is no group]"
+    error = checks.refusal(Refused(words, code=403), target(Server()))
+    assert error.hint.startswith("A %podPatch can change")
+    assert "`oc describe namespace team`" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -356,3 +414,62 @@ def test_only_a_missing_service_account_is_the_directives_mistake() -> None:
 )
 def test_a_version_is_compared(version: Object, known: bool) -> None:
     assert choice.at_least(version, 1, 30) is known
+
+
+BARE = (
+    'admission webhook "validate.kyverno.svc-fail" denied the request: \n\nprevent-bare-pods:\n'
+    "  Bare Pods are not allowed."
+)
+ONLY_CONTROLLERS = (
+    "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'only' with binding 'only' denied request: "
+    "controllers create pods."
+)
+
+
+class Policed(Server):
+    """A cluster whose policies refuse pods, by a sentence; "" accepts."""
+
+    def __init__(self, bare: str, owned: str) -> None:
+        super().__init__()
+        self.bare, self.owned = bare, owned
+
+    async def create(self, path: str, item: Any, *, dry_run: bool) -> Any:
+        owners = item["metadata"].get("ownerReferences", [])
+        if refusal := self.owned if owners else self.bare:
+            raise Refused(refusal, code=403)
+        assert all((one["kind"], one["controller"]) == ("TFJob", True) for one in owners)
+        return item
+
+
+def tried(bare: str, owned: str) -> str:
+    """Return what a dry run says of a job's pods."""
+    pod = checks.as_pod({"metadata": {}, "spec": {}}, "a-try", "team")
+    owner = job().job | {"kind": "TFJob", "metadata": {"name": "a"}}
+    return asyncio.run(checks.dry_run(target(Policed(bare, owned)), [], [pod], owner))
+
+
+def test_pods_that_only_a_controller_may_create_are_accepted() -> None:
+    assert tried("", "not asked for") == ""
+    assert tried(BARE, "") == ""
+
+
+def test_a_policy_that_refuses_pods_in_a_trial_is_told_and_refuses_no_job() -> None:
+    assert tried(BARE, ONLY_CONTROLLERS) == (
+        'a policy of the cluster refuses the pods of this job in a trial: pods "a" is forbidden: '
+        "ValidatingAdmissionPolicy 'only' with binding 'only' denied request: controllers create "
+        "pods. If the policy also refuses them from the job's controller, the job cannot start."
+    )
+
+
+@pytest.mark.parametrize(
+    "certain",
+    [
+        'pods "a" is forbidden: exceeded quota: small',
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": root',
+        'admission webhook "a" denied the request: violates PodSecurity "restricted:latest": root',
+    ],
+)
+def test_a_quota_and_pod_security_refuse_a_job_by_its_pods(certain: str) -> None:
+    for words in ((certain, ""), (BARE, certain)):
+        with pytest.raises((SpecError, ClusterFault)):
+            tried(*words)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.cluster.singlepod import SinglePod
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Notice
+from ciao_kernel.plugins import PodResult
 
 MISSING = 'MountVolume.SetUp failed for volume "wishes": configmap "ciao-build-1" not found'
 
@@ -51,7 +57,7 @@ def look(
     waiting = {"name": "build", "state": {"waiting": {"reason": reason}}}
     pod = {
         "metadata": made,
-        "spec": {"containers": [{"name": "build"}]},
+        "spec": {"containers": [*({"name": one["name"]} for one in beside), {"name": "build"}]},
         "status": {"containerStatuses": [*beside, waiting]},
     }
     said: list[str] = []
@@ -60,7 +66,7 @@ def look(
         assert isinstance(told, Notice)
         said.append(told.text)
 
-    one = SinglePod(Target(Server(*events), "team"), Settings(**more), pod, emit)  # type: ignore[arg-type]
+    one = SinglePod(Target(Server(*events), "team"), Settings(**more), pod, "build", emit)  # type: ignore[arg-type]
     one._began -= waited
     asyncio.run(one._look(pod))
     return said
@@ -92,3 +98,101 @@ def test_a_pull_of_the_image_is_named_once_it_takes_long() -> None:
     pulled = {"reason": "Pulled", "type": "Normal", "message": "Successfully pulled image"}
     both = (pull | {"lastTimestamp": now}, pulled | {"lastTimestamp": now})
     assert look(*both, waited=5) == []
+
+
+class Content:
+    """The bytes of an answer; a watch stays open."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        if not self.data:
+            await asyncio.Event().wait()
+        yield self.data
+
+    async def readany(self) -> bytes:
+        data, self.data = self.data, b""
+        return data
+
+
+class Answer:
+    status, connection = 200, None
+
+    def __init__(self, data: bytes) -> None:
+        self.content = Content(data)
+
+
+class Meshed(Server):
+    """A server whose service mesh puts a container before those of each pod, which runs on."""
+
+    access: Any = None
+    clock = ServerClock()
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+        self.logs: list[str] = []
+
+    async def known(self, path: str, body: Any = None) -> Any:
+        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return {"status": {"resourceRules": [every]}}
+
+    async def create(self, path: str, item: Any) -> Any:
+        ended = {"exitCode": self.code, "containerID": "c1", "message": "why"}
+        self.pod = {
+            "metadata": {**item["metadata"], "uid": "1"},
+            "spec": {
+                **item["spec"],
+                "containers": [{"name": "linkerd-proxy"}, *item["spec"]["containers"]],
+            },
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [
+                    {"name": "linkerd-proxy", "state": {"running": {}}},
+                    {"name": "kaniko", "containerID": "c1", "state": {"terminated": ended}},
+                ],
+            },
+        }
+        return self.pod
+
+    async def find(self, path: str) -> None: ...
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self, method: str, path: str, query: Any, timeout: object
+    ) -> AsyncIterator[Answer]:
+        if path.endswith("/log"):
+            self.logs.append(query["container"])
+            yield Answer(b"2026-01-01T00:00:01.000000000Z said\n")
+        elif "watch" in query:
+            yield Answer(b"")
+        else:
+            listed = {"metadata": {"resourceVersion": "5"}, "items": [self.pod]}
+            yield Answer(json.dumps(listed).encode())
+
+
+BUILD = {
+    "metadata": {"name": "build"},
+    "spec": {"restartPolicy": "Never", "containers": [{"name": "kaniko"}]},
+}
+
+
+def test_only_the_builders_own_container_counts_where_a_webhook_adds_another() -> None:
+    server = Meshed(0)
+    cluster = KubernetesBuildCluster(Target(server, "team"), Settings())  # type: ignore[arg-type]
+    result = asyncio.run(cluster.run(BUILD, [], lambda _: None))
+    assert (result.code, result.first, set(server.logs)) == (0, ("said",), {"kaniko"})
+
+
+def test_a_failed_build_ends_although_the_phase_never_follows() -> None:
+    server = Meshed(1)
+
+    async def main() -> PodResult:
+        pod = await server.create("", BUILD)
+        target = Target(server, "team")  # type: ignore[arg-type]
+        one = SinglePod(target, Settings(), pod, "kaniko", lambda _: None, phase_patience=0.0)
+        return await one.end()
+
+    result = asyncio.run(main())
+    assert (result.code, result.message, result.first) == (1, "why", ("said",))

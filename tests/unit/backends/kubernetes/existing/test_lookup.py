@@ -13,10 +13,13 @@ import pytest
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
+from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
 from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import Refused
+from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import ClusterSpec, Job
+from ciao_kernel.model.queries import Where
 
 
 class Server:
@@ -161,3 +164,48 @@ def test_a_kind_that_cannot_be_asked_is_said() -> None:
     kinds = Kinds({"pytorchjobs": Refused("etcd is away", code=500), "tfjobs": {}})
     with pytest.raises(Refused, match="etcd is away"):
         asyncio.run(found(kinds))
+
+
+class Closed:
+    """Serves kinds by their paths, of which this user may list none."""
+
+    access = SimpleNamespace(source="the kubeconfig", context="")
+    clock = ServerClock()
+
+    def __init__(self, served: dict[str, str]) -> None:
+        self._served = served
+
+    async def known(self, path: str) -> dict[str, Any]:
+        return {"resources": [{"name": self._served[path]}] if path in self._served else []}
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        raise Refused("forbidden", code=403)
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "right"),
+    [
+        (apis.OPERATOR_V1, "tfjobs", "list tfjobs of kubeflow.org"),
+        (apis.TRAINER, "trainjobs", "list trainjobs of trainer.kubeflow.org"),
+        (apis.MPI_OPERATOR, "mpijobs", "list mpijobs of kubeflow.org"),
+    ],
+)
+def test_a_missing_right_to_list_jobs_is_no_empty_list(
+    tmp_path: Path, api: apis.Api, kind: str, right: str
+) -> None:
+    target = Target(Closed({api.path: kind}), "team")  # type: ignore[arg-type]
+
+    async def at(where: Where) -> Target:
+        return target
+
+    lookup = Lookup(SimpleNamespace(at=at), Submissions(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(ClusterFault, match=f"you lack the right to {right}"):
+        asyncio.run(lookup.jobs(Where(namespace="team")))
+
+
+def test_without_an_operator_no_right_to_list_is_needed(tmp_path: Path) -> None:
+    async def at(where: Where) -> Target:
+        return Target(Closed({}), "team")  # type: ignore[arg-type]
+
+    lookup = Lookup(SimpleNamespace(at=at), Submissions(tmp_path))  # type: ignore[arg-type]
+    assert asyncio.run(lookup.jobs(Where())) == []

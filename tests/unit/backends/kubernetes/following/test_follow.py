@@ -16,7 +16,12 @@ import aiohttp
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
-from ciao_kernel.backends.kubernetes.following import current_status, end_waits, job_watches
+from ciao_kernel.backends.kubernetes.following import (
+    current_status,
+    end_waits,
+    job_watches,
+    replica_tracker,
+)
 from ciao_kernel.backends.kubernetes.following import follow as module
 from ciao_kernel.backends.kubernetes.following.follow import follow
 from ciao_kernel.backends.kubernetes.output import output_state
@@ -24,6 +29,7 @@ from ciao_kernel.backends.kubernetes.states import sidecars
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube import retry_limits
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.identity import Identity
@@ -434,6 +440,161 @@ def test_a_log_that_was_not_read_to_its_end_replaces_none(server: Server, tmp_pa
     server.follow(tmp_path, ("first", lambda: late.end_job(state="running")))
     assert whole.read_text() == "some\nand much more\n"
     assert (tmp_path / "worker-0.log").read_text() == "first\n"
+
+
+def test_lines_that_the_node_has_dropped_come_from_the_saved_log(
+    server: Server, tmp_path: Path
+) -> None:
+    """A node keeps the newest lines of a log, and those of one earlier run of the container."""
+    saved = tmp_path / "worker-0.log"
+    saved.write_text("zero\nfirst\nsecond\n")
+
+    def end() -> None:
+        server.has(0, "ended")
+        server.ends("Succeeded")
+
+    server.writes(0, "second", "third")
+    written, _ = server.follow(tmp_path, ("third", end))
+    assert written == "zero first second third"
+    assert saved.read_text() == "zero\nfirst\nsecond\nthird\n"
+    assert [path.name for path in tmp_path.glob("*.log")] == ["worker-0.log"]
+    outputs = [event for event in server.events if isinstance(event, Output)]
+    assert sum(event.lines for event in outputs) == 4
+    written, _ = server.follow(tmp_path)
+    assert written == "zero first second third"
+
+
+def test_the_logs_of_a_replicas_pods_come_one_after_the_other(tmp_path: Path) -> None:
+    """As of an Indexed Job, whose failed pods stay; the first request for a log fails."""
+    server = Server()
+    for uid, state in (("old", "ended 1"), ("new", "ended")):
+        server.lines["mine-worker-0"] = []
+        server.has(0, state, uid=uid)
+        server.writes(0, f"{uid}-1", f"{uid}-2")
+        server.lines[f"mine-{uid}"] = server.lines["mine-worker-0"]
+        server.pods[uid]["metadata"]["name"] = f"mine-{uid}"
+    server.pods["new"]["metadata"]["creationTimestamp"] = "2026-11-21T10:05:00Z"
+    server.pods = dict(reversed(server.pods.items()))
+    faults = iter([503])
+    server.faults[LOG] = lambda: next(faults, None)
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == "old-1 old-2 new-1 new-2"
+    assert (tmp_path / "worker-0.log").read_text() == "old-1\nold-2\nnew-1\nnew-2\n"
+
+
+class Pods(Server):
+    """Several pods of one replica, each with its log; the first requests for some logs fail."""
+
+    def __init__(self, *pods: tuple[str, str, tuple[str, ...]], failing: str = "") -> None:
+        super().__init__()
+        for number, (uid, state, lines) in enumerate(pods):
+            self.lines["mine-worker-0"] = []
+            self.has(0, state, uid=uid)
+            self.writes(0, *lines)
+            self.lines[f"mine-{uid}"] = self.lines["mine-worker-0"]
+            meta = self.pods[uid]["metadata"]
+            meta |= {"name": f"mine-{uid}", "creationTimestamp": f"2026-11-21T10:0{number}:00Z"}
+        self.failing, self.left = f"mine-{failing}", 3
+
+    def _log(self, pod: str, follow: bool) -> Answer:
+        if pod == self.failing and self.left:
+            self.left -= 1
+            return Answer(200, CUT)
+        return super()._log(pod, follow)
+
+
+def test_lines_of_a_pod_that_is_still_read_are_not_taken_from_the_saved_log(
+    tmp_path: Path,
+) -> None:
+    """It is being deleted, its successor runs, and the successor's node answers first."""
+    (tmp_path / "worker-0.log").write_text("a1\na2\nb1\n")
+    pods = ("a", "leaving", ("a1", "a2")), ("b", "running", ("b1", "b2"))
+    server = Pods(*pods, failing="a")
+
+    def end() -> None:
+        server.pods.pop("a")
+        server.pods["b"]["status"]["phase"] = "Succeeded"
+        state = {"terminated": {"exitCode": 0, "containerID": "c-b"}}
+        server.pods["b"]["status"]["containerStatuses"][0]["state"] = state
+        server.ends("Succeeded")
+        server.breaks(WATCH, LOG)
+
+    written, _ = server.follow(tmp_path, ("a2", end))
+    assert sorted(written.split()) == ["a1", "a2", "b1", "b2"]
+
+
+def test_of_several_logs_only_the_one_that_stalls_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_tracker, "_STALLED", 0.05)
+    names = [f"{uid}{number}" for uid in "bc" for number in range(5)]
+    pods = (
+        ("a", "ended 1", ("a0",)),
+        ("b", "ended 1", tuple(names[:5])),
+        ("c", "ended", tuple(names[5:])),
+    )
+    server = Pods(*pods, failing="a")
+    server.left = 10**9
+
+    def heals() -> None:
+        server.left = 0
+
+    server.ends("Succeeded")
+    written, _ = server.follow(tmp_path, ("c4", heals))
+    assert [word for word in written.split() if word != "a0"] == names
+
+
+def test_a_log_that_begins_with_a_line_of_another_one_is_another_one(
+    server: Server, tmp_path: Path
+) -> None:
+    """As of a retry that begins at a checkpoint."""
+    (tmp_path / "worker-0.log").write_text("zero\nfirst\nb\nc\n")
+    server.writes(0, "x", "y")
+    server.has(0, "ended")
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == "first x y"
+    assert (tmp_path / "worker-0.log").read_text() == "first\nx\ny\n"
+    assert (tmp_path / "worker-0.earlier.log").read_text() == "zero\nfirst\nb\nc\n"
+
+
+def test_a_log_that_breaks_off_replaces_no_longer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_limits, "_PATIENCE", dict.fromkeys(retry_limits._PATIENCE, 0.0))
+    text = "a1\na2\na3\na4\n"
+    (tmp_path / "worker-0.log").write_text(text)
+
+    class Breaks(Pods):
+        def _log(self, pod: str, follow: bool) -> Answer:
+            self.faults[LOG] = lambda: 400
+            return Answer(200, b"".join(self.lines[pod]), CUT)
+
+    server = Breaks(("a", "ended", ("a1", "a2")))
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == "a1 a2"
+    assert (tmp_path / "worker-0.log").read_text() == text
+    assert "does not return the log" in server.notices()
+
+
+@pytest.mark.parametrize("lines", ["zero\nfirst\n", ""])
+def test_a_log_that_the_node_has_no_more_is_shown_from_the_saved_one(
+    server: Server, tmp_path: Path, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the node has removed the container of a pod that is still there."""
+    monkeypatch.setattr(retry_limits, "_PATIENCE", dict.fromkeys(retry_limits._PATIENCE, 0.0))
+    (tmp_path / "worker-0.log").write_text(lines)
+    server.faults[LOG] = lambda: 400
+    server.has(0, "ended")
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == lines.replace("\n", " ").strip()
+    assert "the cluster does not return the log" in server.notices()
+
+
+def test_lines_of_another_log_are_not_shown(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "worker-0.log").write_text("zero\nother\n")
+    server.has(0, "ended")
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == "first"
 
 
 def test_a_job_that_seemed_hopeless_and_runs_by_now(tmp_path: Path) -> None:

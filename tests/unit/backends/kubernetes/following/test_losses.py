@@ -136,6 +136,27 @@ EVICTED = "worker-0 was evicted, as when its node is drained"
             "worker-0 was deleted",
             id="an earlier failure that was restarted",
         ),
+        *(
+            pytest.param(
+                [[pod(phase="Failed", reason=reason, containerStatuses=[])]],
+                f"worker-0 was rejected by its node ({reason})",
+                id=f"no program ran: {reason}",
+            )
+            for reason in ("UnexpectedAdmissionError", "OutOfcpu", "OutOfnvidia.com/gpu")
+        ),
+        pytest.param(
+            [
+                [pod(0, phase="Failed", reason="OutOfcpu", containerStatuses=[], made=30)],
+                [pod(1, code=1, ended=50)],
+            ],
+            "worker-0 was rejected by its node (OutOfcpu)",
+            id="another one fails for want of a rejected one",
+        ),
+        pytest.param(
+            [[pod(code=1, ended=5, phase="Failed", reason="OutOfcpu")]],
+            "",
+            id="its program has failed by itself",
+        ),
         pytest.param([[]], "a replica was lost", id="nobody saw it, and no pod has failed"),
     ],
 )

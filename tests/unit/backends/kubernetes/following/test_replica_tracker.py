@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
+from ciao_kernel.backends.kubernetes.following.job_watches import trimmed
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
-from ciao_kernel.backends.kubernetes.following.replica_tracker import ReplicaTracker, trimmed
+from ciao_kernel.backends.kubernetes.following.replica_tracker import ReplicaTracker
 from ciao_kernel.model import Job, Notice, Replica, State
 
 ZERO, ONE = Replica("worker", 0), Replica("worker", 1)

@@ -18,11 +18,13 @@ from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
     job_objects,
     manifest,
+    pod_security,
+    replica_variables,
 )
 from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import SpecError
+from ciao_kernel.errors import DirectiveError, SpecError
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Job, Manifest, Owner, Replica
 from ciao_kernel.plugins import Plan
@@ -223,7 +225,7 @@ def test_a_quota_counts_one_service_and_every_pod() -> None:
 
 
 def test_privileges_are_given_up_in_the_one_template() -> None:
-    spec = manifest.secured(objects(TF)).job["spec"]["template"]["spec"]
+    spec = pod_security.secured(objects(TF)).job["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
 
 
@@ -291,12 +293,33 @@ def test_an_elastic_job_can_be_scaled_to_its_limit() -> None:
 
 
 def test_only_the_launcher_has_variables_that_name_all_workers() -> None:
-    indexed_manifest.check(plan_of("%framework=mpi\n%worker=300\n"), Settings())
+    header = "%framework=mpi\n%image=a/b:1\n%worker=300\n"
+    indexed_manifest.check(plan_of(header), Settings())
+    *workers, launcher = told(objects(header))["replicas"]
+    hosts = [f"mnist-{index}.mnist" for index in range(300)]
+    assert launcher["CIAO_REPLICA"] == "launcher-0"
+    assert all(host in json.dumps(launcher) for host in hosts)
+    assert len(workers) == 300
+    named = [[host for host in hosts if host in json.dumps(one)] for one in workers]
+    assert named == [[]] * 300
 
 
 def test_host_names_fit_into_their_limit() -> None:
-    longest = "%name=" + "a" * 45 + "\n"
-    indexed_manifest.check(plan_of("%framework=pytorch\n%worker=999\n" + longest), Settings())
+    header = "%framework=pytorch\n%worker=999\n%name="
+    plan = plan_of(f"{header}{'a' * 45}\n")
+    indexed_manifest.check(plan, Settings())
+    with pytest.raises(DirectiveError, match="at most 45"):
+        plan_of(f"{header}{'a' * 46}\n")
+    # A plan may get its name from elsewhere, and a job may get a number behind that name.
+    longest = replace(plan, name="a" * 55)
+    indexed_manifest.check(longest, Settings())
+    known = replica_variables.addresses(f"{longest.name}-999", plan.spec.replicas())
+    label = known[plan.spec.replicas()[-1]].host.partition(".")[0]
+    assert label == f"{longest.name}-999-999"
+    assert len(label) <= 63
+    with pytest.raises(SpecError) as caught:
+        indexed_manifest.check(replace(plan, name="a" * 56), Settings())
+    assert caught.value.directive == "name"
 
 
 def test_resources_for_all_roles_are_accepted() -> None:

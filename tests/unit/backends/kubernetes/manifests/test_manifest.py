@@ -24,8 +24,9 @@ from ciao_kernel.backends.kubernetes.apis import (
     template_holder,
 )
 from ciao_kernel.backends.kubernetes.existing import details
-from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest
+from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest, pod_security
 from ciao_kernel.backends.kubernetes.output import output_sidecar
+from ciao_kernel.backends.kubernetes.output.delivery import Delivery
 from ciao_kernel.backends.kubernetes.output.output_registry import Push
 from ciao_kernel.backends.kubernetes.output.output_store import Upload
 from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
@@ -35,7 +36,7 @@ from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.frameworks import torchrun
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Replica, Source, SourceFile
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import Build, OperatorKind, Plan
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -76,9 +77,7 @@ def objects(text: str, artifact: Artifact | None = None, **options: Any) -> job_
         cpu=cpu,
         sleeps=True,
         api=api,
-        way=way,
-        upload=upload,
-        values=values,
+        delivery=Delivery(way, upload, values),
     )
 
 
@@ -172,7 +171,7 @@ def test_a_replica_without_torchrun_is_the_only_process_of_its_pod() -> None:
 def test_secured_pods_ask_for_no_rights() -> None:
     files = build(source(**{"a.txt": b"a"}))
     made = objects("%framework=tensorflow\n%ps=1\n%worker=1\n", files)
-    found = manifest.secured(made)
+    found = pod_security.secured(made)
     assert found.secured
     assert "securityContext" not in str(made.job)
     for role in ("PS", "Worker"):

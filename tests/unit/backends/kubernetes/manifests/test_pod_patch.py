@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from ciao_kernel.backends.kubernetes.apis import template_holder
-from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest, pod_patch
-from ciao_kernel.errors import SpecError
+from ciao_kernel.backends.kubernetes.manifests import job_objects, pod_patch, pod_security
+from ciao_kernel.errors import SpecError, UsageError
 from tests.unit.backends.kubernetes.manifests.test_manifest import objects
 
 CELL = "%framework=tensorflow\n%ps=1\n%worker=2\n"
@@ -112,6 +112,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         pod_patch.read("nosuch.yaml", tmp_path)
 
 
+def test_a_file_of_a_user_who_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no user has the name nosuchuser"):
+        pod_patch.read("~nosuchuser/patch.yaml", tmp_path)
+
+
 def test_other_objects_of_the_job_stay(tmp_path: Path) -> None:
     plain, made = objects(CELL), patched("spec: {priority: 1}", tmp_path)
     assert made.beside == plain.beside
@@ -127,7 +132,7 @@ spec:
   containers:
   - {name: tensorflow, securityContext: {readOnlyRootFilesystem: true, privileged: false}}
 """
-    job = manifest.secured(patched(text, tmp_path)).job
+    job = pod_security.secured(patched(text, tmp_path)).job
     spec = template_holder.pod_templates(job)["PS"]["spec"]
     assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsNonRoot"]) == (
         1000,
@@ -150,11 +155,11 @@ def test_under_restricted_a_patch_keeps_its_group_and_profile(tmp_path: Path) ->
     }
     made = objects("%framework=tensorflow\n%worker=1\n%volume=data:data\n")
     patch = {"spec": {"securityContext": own}}
-    job = manifest.secured(pod_patch.apply(made, patch, "p.yaml")).job
+    job = pod_security.secured(pod_patch.apply(made, patch, "p.yaml")).job
     spec = template_holder.pod_templates(job)["Worker"]["spec"]
     assert spec["securityContext"] == {**own, "runAsNonRoot": True}
     only_group = pod_patch.apply(made, {"spec": {"securityContext": {"fsGroup": 2000}}}, "p.yaml")
-    spec = template_holder.pod_templates(manifest.secured(only_group).job)["Worker"]["spec"]
+    spec = template_holder.pod_templates(pod_security.secured(only_group).job)["Worker"]["spec"]
     assert spec["securityContext"]["fsGroup"] == 2000
     assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
 
@@ -166,7 +171,7 @@ spec:
   containers:
   - {name: tensorflow, securityContext: {capabilities: {add: [SYS_PTRACE], drop: [CHOWN]}}}
 """
-    job = manifest.secured(patched(text, tmp_path)).job
+    job = pod_security.secured(patched(text, tmp_path)).job
     (container, *_) = template_holder.pod_templates(job)["PS"]["spec"]["containers"]
     assert container["securityContext"]["capabilities"] == {
         "add": ["SYS_PTRACE"],

@@ -21,6 +21,7 @@ from ciao_kernel.backends.kubernetes.manifests import (
     indexed_start,
     job_objects,
     manifest,
+    pod_security,
     runtime_overrides,
     shared_runtime,
 )
@@ -248,13 +249,13 @@ def test_a_field_that_no_override_has_is_refused() -> None:
 
 
 def test_a_restricted_namespace_gets_restricted_pods() -> None:
-    made = manifest.secured(objects(TF))
+    made = pod_security.secured(objects(TF))
     assert made.secured
     spec = template(made)["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
     with pytest.raises(SpecError, match="cannot set securityContext"):
-        manifest.secured(objects(TF, OLDER))
+        pod_security.secured(objects(TF, OLDER))
 
 
 def test_an_older_trainer_has_other_fields() -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import JOB, TRAINER, job_metadata, of_item, of_pod
-from ciao_kernel.backends.kubernetes.manifests import job_objects, manifest, trainer_manifest
+from ciao_kernel.backends.kubernetes.manifests import (
+    job_objects,
+    manifest,
+    pod_security,
+    trainer_manifest,
+)
 from ciao_kernel.backends.kubernetes.submission import quotas
 from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS
 from ciao_kernel.config import Settings
@@ -49,7 +54,7 @@ def told(made: job_objects.Objects, role: str) -> Any:
 def pod(made: job_objects.Objects, role: str, index: int) -> Manifest:
     """A pod as JobSet and the Job controller make it."""
     meta = parts(made)[role]["template"]["metadata"]
-    labels = TRAINER.labels("mnist", Replica(role, index))
+    labels = TRAINER.searches("mnist", Replica(role, index))[0]
     labels = {**labels, "jobset.sigs.k8s.io/replicatedjob-name": role}
     notes = {"batch.kubernetes.io/job-completion-index": str(index)}
     owner = {"kind": "Job", "name": f"mnist-{role}-0", "uid": "of the Job"}
@@ -164,7 +169,7 @@ def test_time_limits_reach_the_jobs_of_the_set() -> None:
 
 
 def test_a_restricted_namespace_gets_restricted_pods_of_each_role() -> None:
-    made = manifest.secured(objects(TF))
+    made = pod_security.secured(objects(TF))
     assert made.secured
     for one in parts(made).values():
         spec = one["template"]["spec"]

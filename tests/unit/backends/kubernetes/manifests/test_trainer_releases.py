@@ -8,6 +8,7 @@ from ciao_kernel.backends.kubernetes.apis import TRAINER
 from ciao_kernel.backends.kubernetes.manifests import (
     job_objects,
     manifest,
+    pod_security,
     runtime_overrides,
     shared_runtime,
 )
@@ -66,7 +67,7 @@ def test_a_runtime_of_its_own_fits_each_release(version: str) -> None:
     release = Release(version)
     for name, header in {**HEADERS, "elastic": ELASTIC}.items():
         made = objects(EVERYWHERE + OWN + header + "%output=a/\n" * (name != "mpi"))
-        for one in (made, manifest.secured(made)):
+        for one in (made, pod_security.secured(made)):
             assert release.wrong(one.job) == release.wrong(one.holder) == [], header
 
 
@@ -80,7 +81,7 @@ def test_what_a_job_changes_in_a_runtime_of_the_cluster_fits_its_release(version
         plan = plan_of(EVERYWHERE + more + header)
         obstacle = shared_runtime.obstacle(plan, Settings(), fields, restricted=fields.patches)
         assert obstacle == "", header
-        for one in (made, manifest.secured(made)) if fields.patches else (made,):
+        for one in (made, pod_security.secured(made)) if fields.patches else (made,):
             assert release.wrong(one.job) == [], header
         assert release.wrong(shared_runtime.runtime(plan.framework)) == []
 

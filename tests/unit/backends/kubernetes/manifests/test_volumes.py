@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, TRAINER, Api, template_holder
-from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
+from ciao_kernel.backends.kubernetes.manifests import pod_security, volumes
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.model import (
@@ -44,10 +44,10 @@ def test_each_source_has_its_volume_and_its_mount() -> None:
 
 
 def test_a_restricted_pod_has_a_group_only_for_claims() -> None:
-    context = pod(manifest.secured(objects(f"{HEAD}%volume=data:x\n")), "Worker")["spec"]
+    context = pod(pod_security.secured(objects(f"{HEAD}%volume=data:x\n")), "Worker")["spec"]
     assert context["securityContext"]["fsGroup"] == volumes.FS_GROUP
     assert context["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
-    other = pod(manifest.secured(objects(f"{HEAD}%volume=tmp:x\n")), "Worker")["spec"]
+    other = pod(pod_security.secured(objects(f"{HEAD}%volume=tmp:x\n")), "Worker")["spec"]
     assert "fsGroup" not in other["securityContext"]
 
 

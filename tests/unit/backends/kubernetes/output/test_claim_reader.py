@@ -14,6 +14,7 @@ from ciao_kernel.backends.kubernetes.output.claim_reader import ClaimReader, Sav
 from ciao_kernel.backends.kubernetes.output.output_claim import Kept
 from ciao_kernel.backends.kubernetes.output.reader_start import Patience
 from ciao_kernel.delivery.replica_files import BUSY, HEADER, LIST, POD
+from ciao_kernel.delivery.transfers import is_final
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import Replica
@@ -153,6 +154,13 @@ def test_a_pod_that_ends_before_the_command_begins_is_a_fault_that_passes() -> N
         )
 
 
+@pytest.mark.parametrize("code", [401, 408, 425, 429, 503])
+def test_a_busy_server_is_not_asked_for_the_pod_after_a_refused_command(code: int) -> None:
+    cluster, commands = Cluster("Running", "Succeeded"), Commands(Refused("not now", code=code))
+    with pytest.raises(Refused, match="not now"):
+        asyncio.run(reader(cluster, commands).execute(model, OWNER, ["x"], STREAMS))
+
+
 @pytest.mark.parametrize(
     ("phases", "why"),
     [
@@ -196,16 +204,22 @@ def test_a_pod_that_did_not_start_is_made_again_later() -> None:
     assert cluster.made == 2
 
 
-@pytest.mark.parametrize(("code", "final"), [(403, True), (422, True), (500, False), (503, False)])
+@pytest.mark.parametrize(
+    ("code", "final"),
+    [
+        *((code, True) for code in (403, 404, 422)),
+        *((code, False) for code in (401, 408, 425, 429, 500, 503)),
+    ],
+)
 def test_a_refusal_of_a_server_in_trouble_is_not_final(code: int, final: bool) -> None:
-    """A fetch tries again what is no other error than Refused, from 500 on."""
+    """A fetch tries again after these."""
     cluster = Cluster("Running", refusals=[Refused("not now", code=code)])
     one = reader(cluster, Commands())
 
     async def main() -> None:
         with pytest.raises(BackendError, match="reads the claim is refused: not now") as caught:
             await one.execute(model, OWNER, ["x"], STREAMS)
-        assert (getattr(caught.value, "code", 0) >= 500) is not final
+        assert is_final(caught.value) is final
         assert await one.execute(model, OWNER, ["x"], STREAMS) == 0
 
     asyncio.run(main())
@@ -336,6 +350,9 @@ def test_a_removal_is_tried_again_within_bounds_if_the_reason_may_pass() -> None
     reading = Reading(*(ClusterFault("cut") for _ in range(99)))
     assert "could not be removed: cut" in asyncio.run(saved(reading, sidecar(0)).remove())
     assert reading.requests == 4
+    limited = Reading(*(Refused("not now", code=code) for code in (429, 401, 425)))
+    assert asyncio.run(saved(limited, sidecar(0)).remove()) == ""
+    assert limited.requests == 4
     final = Reading(Refused("forbidden", code=403))
     assert "could not be removed: forbidden" in asyncio.run(saved(final, sidecar(0)).remove())
     assert final.requests == 1

@@ -170,8 +170,8 @@ def test_a_claim_that_the_pod_has_already_is_not_added_again() -> None:
         {"name": "a", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
         {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
     ]
-    assert output_claim.mounted(made, known) == ([], {"name": "b", "mountPath": "/ciao-claim"})
-    more, mount = output_claim.mounted(made, known[:1])
+    assert made.mounted(known) == ([], [{"name": "b", "mountPath": "/ciao-claim"}])
+    more, (mount,) = made.mounted(known[:1])
     assert more == [{"name": mount["name"], "persistentVolumeClaim": {"claimName": "data"}}]
 
 

@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
+from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.model import Job, Notice, Replica, ReplicaStatus, State, Status
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.plugins import SentFiles
 
 FIRST, SECOND, PS = Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)
@@ -150,6 +151,81 @@ def test_the_replica_that_ends_the_job_is_released_after_files_of_all_others(
         await update(**ends)
         assert first.released.is_set()
         assert not fetch.busy
+
+    follow(tmp_path, work)
+
+
+@pytest.mark.parametrize("job_gone", [False, True])
+def test_a_pod_that_is_deleted_while_its_files_come_is_released_with_the_last_of_them(
+    tmp_path: Path, made: list[FakeFetch], job_gone: bool
+) -> None:
+    """Otherwise the open connection keeps it, and a drain of its node waits."""
+
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker0=True, worker1=False)
+        deleted = pod(FIRST, ended=True)
+        deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        pods = {FIRST: deleted, SECOND: pod(SECOND, ended=False)}
+        now = Status(State.RUNNING, (ReplicaStatus(FIRST, State.SUCCEEDED),))
+
+        async def look() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if job_gone:
+                fetch.job_is_gone(pods)
+            else:
+                fetch.update(ITEM, now, pods)
+
+        await look()
+        assert not made[0].released.is_set()
+        made[0].arrived.set()
+        await look()
+        assert made[0].released.is_set()
+
+    follow(tmp_path, work)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_where_all_workers_decide_the_last_one_waits_for_files_of_parameter_servers(
+    tmp_path: Path, made: list[FakeFetch], together: bool
+) -> None:
+    spec = {**ITEM["spec"], "successPolicy": "AllWorkers"}
+    item = {**ITEM, "spec": spec}
+
+    def gone(replica: Replica) -> dict[str, Any]:
+        found = pod(replica, ended=True)
+        found["status"]["initContainerStatuses"][0]["state"] = {"terminated": {}}
+        return found
+
+    async def work(fetch: OutputFetch, _: Any) -> None:
+        async def look(first: dict[str, Any], *, second_ended: bool) -> None:
+            second = pod(SECOND, ended=second_ended)
+            pods = {FIRST: first, SECOND: second, PS: pod(PS, ended=False)}
+            replicas = tuple(status.of_pod(one, replica) for replica, one in pods.items())
+            fetch.update(item, Status(State.RUNNING, replicas), pods)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        first = pod(FIRST, ended=True)
+        await look(first, second_ended=together)
+        for one in made:
+            one.arrived.set()
+        if not together:
+            await look(first, second_ended=False)
+            await look(first, second_ended=False)
+            assert made[0].released.is_set()
+            first = gone(FIRST)
+        await look(first, second_ended=True)
+        await asyncio.sleep(0.6)  # the parameter server may end by itself
+        await look(first, second_ended=True)
+        made[1].arrived.set()
+        await look(first, second_ended=True)
+        assert [one.waits for one in made] == [True, True, False]
+        assert not made[1].released.is_set()
+        made[2].arrived.set()
+        for _ in range(2):
+            await look(first, second_ended=True)
+        assert made[1].released.is_set()
 
     follow(tmp_path, work)
 

@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes.output import output_registry, pushed_outpu
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.model import Job, JobSpec
-from ciao_kernel.model.spec import BuildSpec
+from ciao_kernel.model.build_spec import BuildSpec
 from ciao_kernel.oci import reference
 
 NONE: Any = None

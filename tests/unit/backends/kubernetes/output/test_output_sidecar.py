@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.output import output_sidecar, output_state
+from ciao_kernel.backends.kubernetes.output.delivery import Delivery
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.output import output_keeper
@@ -15,12 +16,13 @@ from ciao_kernel.model import (
     Artifact,
     Checkpoint,
     JobSpec,
+    Replica,
     Source,
     SourceFile,
     Volume,
     VolumeKind,
 )
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 
 RUNS: dict[str, Any] = {"running": {}}
 ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
@@ -133,14 +135,18 @@ def test_a_program_in_an_image_is_told_which_folders_are_volumes(way: OutputWay)
         volumes=(volume("output/data"), volume("logs"), volume("/data"), volume("tmp")),
     )
     copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
-    made = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying)
+    made = output_sidecar.add(given(), spec, ARTIFACT, Settings(), Delivery(way, copying))
     words = made["containers"][0]["command"]
     told = words[words.index(output_keeper.WITHOUT) + 1 : words.index("--")]
     assert told == ["output/data", "tmp", "checkpoint"]
     sidecar = made["initContainers"][0]["command"]
     assert (output_keeper.WITHOUT in sidecar) is (way is OutputWay.CLAIM)
     plain = output_sidecar.add(
-        given(), JobSpec("python", outputs=("output/",)), ARTIFACT, Settings(), way, copying
+        given(),
+        JobSpec("python", outputs=("output/",)),
+        ARTIFACT,
+        Settings(),
+        Delivery(way, copying),
     )
     assert output_keeper.WITHOUT not in str(plain)
 
@@ -152,12 +158,14 @@ def test_values_that_are_files_are_named_to_both_containers(
 ) -> None:
     spec = JobSpec("python", outputs=("value", *paths))
     copying = Copying("results", "ciao-output/x") if way is OutputWay.CLAIM else None
-    made = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying, values=True)
+    made = output_sidecar.add(
+        given(), spec, ARTIFACT, Settings(), Delivery(way, copying, Replica("worker", 0))
+    )
     words = made["containers"][0]["command"]
     assert words[words.index("--") - 1 - len(paths) : words.index("--")] == [*paths, VALUES]
     sidecar = made["initContainers"][0]["command"]
     # Files hold a pod by exec in any case, and values only if there are some.
     assert (VALUES in sidecar) is (way is not OutputWay.EXEC or not paths)
     assert output_sidecar.grace({"spec": made}) is not None
-    without = output_sidecar.add(given(), spec, ARTIFACT, Settings(), way, copying)
+    without = output_sidecar.add(given(), spec, ARTIFACT, Settings(), Delivery(way, copying))
     assert VALUES not in str(without)

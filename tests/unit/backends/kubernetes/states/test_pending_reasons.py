@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.states import status
-from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons, pulling
+from ciao_kernel.backends.kubernetes.states.event_texts import pulling
+from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 
 NOW = 1_800_000_000.0

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
-from ciao_kernel.backends.kubernetes.following.replica_tracker import trimmed
+from ciao_kernel.backends.kubernetes.following.job_watches import trimmed
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.backends.kubernetes.states import job_status, status
 from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons

@@ -17,7 +17,7 @@ from ciao_kernel.backends.kubernetes.submission.choice import Choice
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.kube import responses
-from ciao_kernel.model import ApiName
+from ciao_kernel.model import ApiName, CleanPolicy
 from ciao_kernel.plugins import Plan
 from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import TF, plan_of
 
@@ -42,6 +42,7 @@ class Client:
         minor: str = "34",
         trainer: bool = False,
         may: tuple[str, ...] = ("trainjobs", "trainingruntimes"),
+        grants: tuple[tuple[str, str], ...] = (("kubeflow.org", "*"),),
         runtimes: tuple[str, ...] = (),
         pruned: tuple[str, ...] = (),
     ) -> None:
@@ -50,7 +51,7 @@ class Client:
         self.full = self.silent = False
         self.seconds = 0.0
         self.kinds, self.minor = kinds, minor
-        self.trainer, self.may = trainer, may
+        self.trainer, self.may, self.grants = trainer, may, grants
 
     async def create(self, path: str, body: Any, *, dry_run: bool, awaits_webhooks: bool) -> Any:
         assert dry_run
@@ -83,6 +84,10 @@ class Client:
             rule = {"apiGroups": ["trainer.kubeflow.org"], "verbs": ["*"]}
             rules = [{**rule, "resources": list(self.may)}]
             rules += [{"apiGroups": [""], "verbs": ["*"], "resources": ["configmaps"]}]
+            rules += [
+                {"apiGroups": [group], "verbs": ["*"], "resources": [name]}
+                for group, name in self.grants
+            ]
             return {"status": {"resourceRules": rules, "incomplete": False}}
         if not self.kinds:
             raise Refused("not found", code=404)
@@ -134,6 +139,41 @@ def test_a_framework_without_a_kind_of_the_operator_runs_as_an_indexed_job() -> 
     with pytest.raises(SpecError, match=f"{why}.") as caught:
         choose(TF + "%api=v1\n", served, plain=True)
     assert caught.value.directive == "api"
+
+
+EDIT = (("batch", "jobs"), ("", "services"))
+"""Rights of Kubernetes' role edit, as far as they matter here."""
+
+
+def test_a_user_who_may_not_create_the_operators_kind_gets_another() -> None:
+    why = "you may not create tfjobs.kubeflow.org in team"
+    editor = Client("tfjobs", grants=EDIT)
+    assert choose(TF, editor) == Choice(JOB, why)
+    assert choose(TF + "%api=v1\n", editor) == Choice(OPERATOR_V1)
+    assert choose(TF, Client("tfjobs", grants=EDIT, trainer=True)) == Choice(TRAINER, why)
+
+
+def test_a_user_who_may_create_no_kind_is_told_which_right_the_operators_kind_needs() -> None:
+    for grants in ((), EDIT[:1]):
+        assert choose(TF, Client("tfjobs", grants=grants)) == Choice(OPERATOR_V1)
+    assert choose(TF, Client("tfjobs", grants=EDIT, minor="30")) == Choice(OPERATOR_V1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "settings"),
+    [
+        (TF + "%restartPolicy=ExitCode\n", {}),
+        (TF + "%cleanPolicy=none\n", {}),
+        (TF, {"clean_policy": CleanPolicy.NONE}),
+        (TF, {"gang_scheduler": "other"}),
+        ("%framework=tensorflow\n%ps=1\n%worker=2;%gpu=1\n", {}),
+    ],
+)
+def test_a_cell_that_only_the_operators_kind_can_run_gets_no_other(
+    cell: str, settings: dict[str, Any]
+) -> None:
+    """The hint was to use a cluster with the operator, which this one has."""
+    assert choose(cell, Client("tfjobs", grants=EDIT), **settings) == Choice(OPERATOR_V1)
 
 
 def test_an_old_cluster_needs_the_operator() -> None:

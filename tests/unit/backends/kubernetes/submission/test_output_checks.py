@@ -13,7 +13,8 @@ from ciao_kernel.backends.kubernetes.submission import output_checks
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, SpecError
 from ciao_kernel.model import Job, JobSpec, Replica, ReplicaGroup
-from ciao_kernel.model.spec import BuildSpec, OutputWay
+from ciao_kernel.model.build_spec import BuildSpec
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.session import planning
 from tests.unit.backends.kubernetes.cluster.test_checks import ALL, Server, target
 
