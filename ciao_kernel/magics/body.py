@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 import warnings
 
 from ciao_kernel.errors import SourceError
-from ciao_kernel.magics import header
-from ciao_kernel.magics.diagnostics import program_line, short, shown
+from ciao_kernel.magics import header, ipython_lines
+from ciao_kernel.magics.diagnostics import program_line, shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
+from ciao_kernel.magics.program_text import deliver
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
-from ciao_kernel.magics.value_types import may_be_bare
 
 MAX_BYTES = 1024 * 1024
 """Size limit of a cell: that of a ConfigMap (1 MiB, Kubernetes' limit for one object)."""
 
 _DIRECTIVE_BELOW = re.compile(r"[\r\n]%([A-Za-z][\w-]*)[ \t]*=")
-_MAGIC = re.compile(r"[ \t\f]*(%%?\w*|[!?]+\w*)")
-# Other syntax of IPython, tried only on a line that Python rejects: x = !ls, x = %time, name?
-_MAGIC_WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]*\Z")
-_NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
+_COMMENT_BELOW = re.compile(r"[\r\n](?P<line>#[ \t]*%([A-Za-z][\w-]*)[ \t]*=)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_NEEDLESS = {
-    "time": "Leave it out: the table shows how long a job takes.",
-    "timeit": "Leave it out: the table shows how long a job takes.",
-    "matplotlib": "Leave it out: a job draws nothing in the notebook. Let it save pictures "
-    "(savefig), and bring them back by %output.",
-}
-"""Magics that are often above code that becomes a job, and what to do without them."""
-# IPython's own magics; they get no suggestion of a directive.
-_TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
 
@@ -85,7 +74,7 @@ def below(text: str, head: Header) -> tuple[Token, ...]:
     start = _body_start(head, text)
     if _DIRECTIVE_BELOW.search(text, start) is None:
         return ()
-    if syntax_error(header.deliver(text, head.tokens)) is None:
+    if syntax_error(deliver(text, head.tokens)) is None:
         return ()
     places = set(starts(text))
     found: list[Token] = []
@@ -95,6 +84,60 @@ def below(text: str, head: Header) -> tuple[Token, ...]:
             if any(token.name and token.equals for token in tokens):
                 found += tokens
     return tuple(found)
+
+
+def comments_below(text: str, head: Header, table: Table) -> list[str]:
+    """Return a sentence if a file has directives below its header, where they are comments.
+
+    Notebook tools write each cell with its header, and some start a file with a docstring.
+    """
+    found = list(_COMMENT_BELOW.finditer(text, _body_start(head, text)))
+    found = [match for match in found if table.find(match[2])]
+    places = set(starts(text)) if found else ()
+    lines = {line.start: line.number for line in header.lines(text)} if found else {}
+    found = [match for match in found if match.start("line") in places]
+    if not found:
+        return []
+    names = ", ".join(dict.fromkeys(f"%{match[2]}" for match in found))
+    number = lines[found[0].start("line")]
+    return [
+        f"line {number} is a comment, no directive ({names}): the header ends at the first line of "
+        "code or of a docstring."
+    ]
+
+
+def comments_within(text: str, head: Header, table: Table) -> list[str]:
+    """Return a sentence if comments in the header of a file look like directives, but are none.
+
+    They may be prose, such as ``# %date = today``, or have a name that is unlike all directives.
+
+    Args:
+        text: The file.
+        head: Its header.
+        table: The directives.
+    """
+    used = {token.line.number for token in head.tokens}
+    found: list[tuple[int, str]] = []
+    for line in itertools.takewhile(head.holds, header.lines(text)):
+        first = next(iter(header.pieces(line, Style.FILE)), None)
+        if first is None or line.number in used:
+            continue
+        colon = header.has_colon(first) and table.find(first.name) is not None
+        name = first.name if first.equals or colon else header.name_apart(first)
+        if len(name) > 1:  # %s= is a format
+            found.append((line.number, name))
+    if not found:
+        return []
+    names = ", ".join(dict.fromkeys(f"%{name}" for _, name in found))
+    if known := next((entry for _, name in found if (entry := table.find(name))), None):
+        return [
+            f"line {found[0][0]} is a comment, no directive ({names}): a directive is written as "
+            f"{known.example} behind #."
+        ]
+    return [
+        f"line {found[0][0]} is a comment, no directive ({names}): `%ciao magics` lists all "
+        "directives."
+    ]
 
 
 def _body_start(head: Header, text: str) -> int:
@@ -107,7 +150,7 @@ def _body_start(head: Header, text: str) -> int:
 def check_header(head: Header, table: Table, style: Style) -> None:
     """Raise SourceError if the header contains a line for IPython."""
     if head.foreign:
-        raise _ipython_error(head.foreign[0], table, style)
+        raise ipython_lines.error(head.foreign[0], table, style)
 
 
 def check_body(
@@ -137,12 +180,12 @@ def check_body(
     number = error.lineno or 0 if error else 0
     magic = _first_magic(code, head.body.number)
     if magic is not None and (not number or magic.number <= number):
-        raise _ipython_error(magic, table, style)
+        raise ipython_lines.error(magic, table, style)
     if error is None:
         return
     line = next((line for line in header.lines(text) if line.number == number), None)
-    if line is not None and _MAGIC_WITHIN.match(line.text):
-        raise _ipython_error(line, table, style)
+    if line is not None and ipython_lines.WITHIN.match(line.text):
+        raise ipython_lines.error(line, table, style)
     message = error.msg or "the code is not Python"
     column = max(0, (error.offset or 1) - 1)
     if line is not None:
@@ -159,47 +202,12 @@ def check_body(
 def _first_magic(code: str, first: int) -> Line | None:
     """Return the body's first line of IPython syntax in the position of a statement."""
     suspects = [
-        line for line in header.lines(code) if line.number >= first and _MAGIC.match(line.text)
+        line
+        for line in header.lines(code)
+        if line.number >= first and ipython_lines.STATEMENT.match(line.text)
     ]
     places = set(starts(code)) if suspects else ()
     return next((line for line in suspects if line.start in places), None)
-
-
-def _ipython_error(line: Line, table: Table, style: Style) -> SourceError:
-    magic = _MAGIC.match(line.text, header.indent(line.text))
-    within = None if magic else _MAGIC_WITHIN.match(line.text)
-    match = within or magic
-    group = 2 if within and within[2] else 1
-    word = short(match[group]) if match else "this line"
-    column = match.start(group) if match else header.indent(line.text)
-    name = _NAME.match(line.text, column)
-    near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None
-    meant = table.find(near) if near else None
-    bare = meant is not None and may_be_bare(meant.kind)
-    likely = f"%{near}" if bare else f"%{near}=…"
-    message = f"{word} is IPython syntax; a job runs plain Python."
-    if word == "%%ciao":
-        message = "%%ciao must be alone on its line."
-        hint = "Write directives on separate lines below it, such as %worker=2."
-    elif word == "%":
-        message = "the name of a directive is missing after %."
-        hint = f"Did you mean {likely}?" if near else "`%ciao magics` lists all directives."
-    elif name and (entry := table.find(name[1])) and entry.also_magic:
-        hint = f"Write {style.value}{entry.name}=FOLDER for ciao's own, or move it to a plain cell."
-    elif near and style is Style.FILE:
-        hint = f"In a file, write directives as comments at the top: #%{near}=…"
-    elif near and table.find(name[1] if name else ""):
-        hint = "Write directives at the top of the cell, starting in the first column."
-    elif near:
-        hint = f"Did you mean {likely}?"
-    elif re.match(r"[!%][ \t]*(?:pip|conda|mamba|uv)\b", line.text[column:]):
-        hint = "Install packages in a plain cell above; replicas on this machine use them too."
-    elif word.lstrip("%") in _NEEDLESS and word.startswith("%"):
-        hint = _NEEDLESS[word.lstrip("%")]
-    else:
-        hint = "Move it to a plain cell."
-    safe, column, _ = shown(line, table, column)
-    return SourceError(message, hint, line=line.number, column=column, text=safe)
 
 
 def _check_coding(text: str, code: str, table: Table) -> None:

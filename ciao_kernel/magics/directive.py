@@ -36,6 +36,9 @@ class Directive:
     option_word: str = ""
     """The option's name, where another option of commands has that of the directive."""
 
+    of_pods: bool = False
+    """True if it is for the pods of all roles: behind one of several roles it would be misread."""
+
     also_magic: bool = False
     """True if a common extension of IPython has a magic with this name: its arguments follow a
     space, as in ``%tensorboard --logdir runs``, and then the line is IPython's."""

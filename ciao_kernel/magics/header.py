@@ -1,8 +1,8 @@
 """Find the directives of a cell: their lines, and the columns of each name and value.
 
 The header consists of the blank lines, comments and directives at the start of a cell. Nothing is
-ever removed: :func:`deliver` turns each directive into a comment in place. Line N of the cell stays
-line N of the program, byte for byte except for one ``#``.
+ever removed: :mod:`ciao_kernel.magics.program_text` turns each directive into a comment in place.
+Line N of the cell stays line N of the program, byte for byte except for one ``#``.
 
 There are two styles: in a cell a directive is ``%worker=2``; in a ``.py`` file it is
 ``#%worker=2``, which is a comment in Python.
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ciao_kernel.magics.table import Table
+from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.magics.value_types import may_be_bare
 
 
@@ -102,7 +102,6 @@ _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 # Blanks in text copied from a web page (no-break space, byte order mark) are accepted before a
 # directive, although Python rejects them.
 _INDENT = re.compile(r"[\s\ufeff]*")
-_PYTHON_INDENT = re.compile(r"[ \t\f]*")
 _NAME = re.compile(r"%([A-Za-z][A-Za-z0-9_-]*)")
 _EQUALS = re.compile(r"\s*=")
 # One directive: up to an unquoted `;%` or comment. A quote that is never closed is part of the
@@ -116,8 +115,10 @@ _PIECE = re.compile(
     re.X,
 )
 _SEPARATOR = re.compile(r";[ \t\xa0]*(?=%)")
-_FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%))")
-_CIAO = re.compile(r"\ufeff?(?>(?:[ \t\f]*(?:\r\n|\n|\r))*)(%%ciao)(?=[ \t\r\n]|\Z)")
+_APART = re.compile(r"%(?:%|[ \t\xa0]+)([A-Za-z][\w-]*)[ \t]*=")
+# "# %%" starts a cell of an editor.
+_FILE_MARK = re.compile(r"#([ \t]*)(?=%(?!%)|%%[A-Za-z][\w-]*[ \t]*=)")
+CIAO = re.compile(r"\ufeff?(?>(?:[ \t\f]*(?:\r\n|\n|\r))*)(%%ciao)(?=[ \t\r\n]|\Z)")
 _CELL_MAGIC = re.compile(r"%%(\w*)")
 # Cell magics that run the cell as Python. Before a header they are reported as an error; a cell
 # that starts with another magic (%%bash, %%writefile) belongs to that magic.
@@ -141,21 +142,27 @@ def line_at(text: str, cursor: int) -> Line | None:
 
 def is_cell_magic(text: str) -> bool:
     """Return whether the cell starts with ``%%ciao``, which makes it a job in any IPython."""
-    return _CIAO.match(text) is not None
+    return CIAO.match(text) is not None
 
 
 def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
     """Return the header of a text. Never raises: the parser reports errors in the header."""
+    head = _scan(text, table, style, sure=False)
+    # In a file with a directive, comments that only look like one are slips, not prose.
+    return _scan(text, table, style, sure=True) if style is Style.FILE and head.tokens else head
+
+
+def _scan(text: str, table: Table, style: Style, *, sure: bool) -> Header:
     tokens: list[Token] = []
     foreign: list[Line] = []
-    opening = _CIAO.match(text) if style is Style.CELL else None
+    opening = CIAO.match(text) if style is Style.CELL else None
     last = None
     for line in lines(text):
         column = indent(line.text)
         if opening and line.start + column == opening.start(1):
             if line.text[column:].strip() != opening[1]:
                 foreign.append(line)
-        elif (found := pieces(line, style)) and _has_directives(found, table, style):
+        elif (found := pieces(line, style)) and _has_directives(found, table, style, sure):
             tokens += found
         elif style is Style.CELL and line.text.startswith(("%", "!"), column):
             magic = _CELL_MAGIC.match(line.text, column)
@@ -179,8 +186,10 @@ def pieces(line: Line, style: Style) -> tuple[Token, ...]:
     return ()
 
 
-def _has_directives(tokens: tuple[Token, ...], table: Table, style: Style) -> bool:
+def _has_directives(tokens: tuple[Token, ...], table: Table, style: Style, sure: bool) -> bool:
     first = tokens[0]
+    if style is Style.FILE and sure and _is_meant(first, table):
+        return True
     if style is Style.FILE and first.line.text[first.column - 1] != "#":
         # Formatters turn "#%worker=2" into "# %worker=2", which is still a directive. Prose can
         # look similar ("# %cpu of the host"), so only unambiguous directives are accepted.
@@ -188,6 +197,36 @@ def _has_directives(tokens: tuple[Token, ...], table: Table, style: Style) -> bo
         flag = entry is not None and may_be_bare(entry.kind) and first.value is None
         return entry is not None and (first.equals or flag)
     return any(is_directive(token, table) for token in tokens)
+
+
+def _is_meant(token: Token, table: Table) -> bool:
+    """Return whether a comment is meant as a directive in a file that has another one."""
+    entry = table.find(token.name or name_apart(token))
+    if entry is None:  # %s= is a format, and %date= may be prose
+        return token.equals and len(token.name) > 1 and table.nearest(token.name) is not None
+    if token.equals:
+        return True
+    value, is_slip = token.value or "", not token.name
+    if apart := _APART.match(token.line.text, token.column):
+        value = token.line.text[slice(*value_after(token.line, apart.end(1)))]
+    elif has_colon(token):
+        value, is_slip = value[1:].lstrip(), True
+    try:  # "# %worker 3" is one, and "# %cpu of the host" or "# %gpu: 80 is enough" is prose
+        given = bool(entry.kind.parse(value))
+    except ValueError:
+        return False
+    return is_slip or (given and entry.scope in (Scope.ROLE, Scope.RESOURCE))
+
+
+def has_colon(token: Token) -> bool:
+    """Return whether a colon is right behind the name, in the place of ``=``."""
+    return (token.value or "")[:1] == ":" and token.value_column == token.name_end
+
+
+def name_apart(token: Token) -> str:
+    """Return the name of a directive that is not right behind its ``%``: ``% worker=2``; or ""."""
+    found = _APART.match(token.line.text, token.column)
+    return found[1] if found else ""
 
 
 def is_directive(token: Token, table: Table) -> bool:
@@ -248,28 +287,6 @@ def _value(line: Line, end: int, stop: int) -> tuple[str | None, int, bool]:
     value = value[:-1].rstrip() if value.endswith(";") and not value.endswith("\\;") else value
     equals = sign is not None
     return value if value or equals else None, value_column, equals
-
-
-def deliver(text: str, tokens: tuple[Token, ...], style: Style = Style.CELL) -> str:
-    """Return the program: the text with each directive line turned into a comment."""
-    if style is Style.FILE:
-        return text
-    places = {_comment_place(token.line) for token in tokens}
-    if opening := _CIAO.match(text):
-        places.add(opening.start(1))
-    parts, last = [], 0
-    for place in sorted(places):
-        parts += [text[last:place], "#"]
-        last = place
-    return "".join((*parts, text[last:]))
-
-
-def _comment_place(line: Line) -> int:
-    """Return the offset for the ``#``: before the ``%``, or before blanks that Python rejects."""
-    mark = int(line.start == 0 and line.text.startswith("\ufeff"))
-    blank = _PYTHON_INDENT.match(line.text, mark)
-    end = blank.end() if blank else mark
-    return line.start + (end if end == indent(line.text) else mark)
 
 
 def indent(text: str) -> int:

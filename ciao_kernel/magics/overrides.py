@@ -9,7 +9,15 @@ from typing import TypeVar
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.magics.directives.volumes import check_apart
-from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
+from ciao_kernel.model import (
+    BuildSpec,
+    ClusterSpec,
+    JobSpec,
+    ReplicaGroup,
+    Resources,
+    RestartPolicy,
+    Volume,
+)
 from ciao_kernel.plugins import AnyLanguage, Framework, Serving
 
 _Spec = TypeVar("_Spec", ClusterSpec, BuildSpec)
@@ -74,6 +82,41 @@ def check_serve(spec: JobSpec, framework: Framework) -> None:
                 f"Add %{role}=1, or leave {role} out of %serve.",
                 directive="serve",
             )
+
+
+def check_backoff_limit(spec: JobSpec, completed: JobSpec, framework: Framework) -> None:
+    """Check that ``%backoffLimit`` has restarts to count: without any it would have no effect.
+
+    A limit of 0 says that nothing is started again, and may be in any job.
+
+    Args:
+        spec: The header and the options.
+        completed: The same, completed by the framework, which may set the restart policy.
+        framework: The framework of the job.
+
+    Raises:
+        SpecError: No failed program of the job is started again.
+    """
+    never = completed.cluster.restart_policy in (None, RestartPolicy.NEVER)
+    if spec.warm is not None:  # refuses it by itself
+        return
+    if spec.cluster.backoff_limit and never:
+        add = "Add %restartPolicy=OnFailure, or leave" if _may_restart(spec, framework) else "Leave"
+        raise SpecError(
+            "%backoffLimit counts restarts, and this job starts no failed program again.",
+            f"{add} it out; %retries=3 starts the whole job again after the loss of a replica.",
+            directive="backoffLimit",
+        )
+
+
+def _may_restart(spec: JobSpec, framework: Framework) -> bool:
+    """Return whether the job may have a restart policy: some frameworks refuse every one."""
+    cluster = replace(spec.cluster, restart_policy=RestartPolicy.ON_FAILURE)
+    try:
+        framework.complete(replace(spec, cluster=cluster))
+    except SpecError as error:
+        return error.directive != "restartPolicy"
+    return True
 
 
 def check_volumes(spec: JobSpec) -> None:

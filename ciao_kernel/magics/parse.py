@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ciao_kernel.errors import SpecError, UsageError
-from ciao_kernel.magics import any_language, body, build_spec, diagnostics, header, placeholders
+from ciao_kernel.magics import any_language, body, diagnostics, header, placeholders, spec_reader
 from ciao_kernel.magics.header import Line, Style, Token
+from ciao_kernel.magics.program_text import deliver
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.spelling import key
@@ -85,13 +86,16 @@ def parse(
     tokens, notes = placeholders.expand(cell.header.tokens, variables)
     free = any_language.applies(tokens, table, default_framework)
     body.check_header(any_language.above(cell.header) if free else cell.header, table, cell.style)
+    if cell.style is Style.FILE and not free:
+        notes = (*notes, *body.comments_within(text, cell.header, table))
+        notes = (*notes, *body.comments_below(text, cell.header, table))
     if not free:
         below = placeholders.expand(cell.below, variables)
         tokens, notes = tokens + below.tokens, tuple(dict.fromkeys(notes + below.notes))
-    spec = build_spec.read(tokens, table, default_framework)
+    spec = spec_reader.read(tokens, table, default_framework)
     if free:
         return Parsed(spec, any_language.deliver(cell, table), tokens, table, notes)
-    code = header.deliver(text, tokens, cell.style)
+    code = deliver(text, tokens, cell.style)
     compiles = check_syntax and spec.python is None
     body.check_body(text, code, cell.header, table, cell.style, compiles=compiles)
     return Parsed(spec, code, tokens, table, notes)

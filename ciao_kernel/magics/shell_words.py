@@ -6,6 +6,7 @@ is being typed.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from dataclasses import dataclass
@@ -52,6 +53,31 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def pairs(text: str) -> tuple[str, ...]:
+    """Split a text like :func:`words` into words of ``key=value``.
+
+    Raises:
+        ValueError: As for :func:`words`; or an unquoted comma separates two words, which would
+            become the end of a value.
+    """
+    parts = [part for part in _PART.finditer(text) if part.lastgroup in ("blank", "plain")]
+    if any(
+        blank.lastgroup == "blank" and blank.start() == part.end() and part[0].endswith(",")
+        for part, blank in itertools.pairwise(parts)
+        if blank.end() < len(text)
+    ):
+        raise ValueError(
+            "pairs that are separated by spaces, without a comma (or in quotes: 'A=1,')"
+        )
+    return words(text)
+
+
+def quote_pair(word: str) -> str:
+    """Quote a word for :func:`pairs`: a comma at its end too."""
+    text = quote(word)
+    return f"'{text}'" if text == word and word.endswith(",") else text
+
+
 def listed(text: str) -> tuple[str, ...]:
     """Split a text like :func:`words`, and also at commas that are not quoted."""
     return words(_PART.sub(_without_commas, text))
@@ -59,6 +85,11 @@ def listed(text: str) -> tuple[str, ...]:
 
 def _without_commas(part: re.Match[str]) -> str:
     return part[0].replace(",", " ") if part.lastgroup == "plain" else part[0]
+
+
+def has_unquoted(text: str, sign: str) -> bool:
+    """Return whether a character stands in a text outside of quotes and without a backslash."""
+    return any(sign in part[0] for part in _PART.finditer(text) if part.lastgroup == "plain")
 
 
 def one_word(text: str, expected: str) -> str:

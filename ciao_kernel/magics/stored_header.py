@@ -7,7 +7,7 @@ the header of each job, so this module imports neither the table of directives n
 
 from __future__ import annotations
 
-from typing import Protocol, TypedDict, TypeVar
+from typing import Protocol, TypeVar
 
 from ciao_kernel.magics.value_types import Choice
 
@@ -21,33 +21,6 @@ class Parser(Protocol[_Value_co]):
 
     def parse(self, text: str) -> _Value_co:
         """Return the value; raise ValueError if the text is not valid."""
-
-
-class JobFields(TypedDict):
-    """Fields of a :class:`~ciao_kernel.model.Job` that its header gives."""
-
-    header: str
-    plot: tuple[str, ...]
-    lines: int | None
-    grace: int | None
-    retries: int
-
-
-def job_fields(header: str) -> JobFields:
-    """Return what a backend sets in a job that it finds.
-
-    Args:
-        header: The stored header.
-    """
-    from ciao_kernel.magics.directives import cell_lines, plots, surviving  # they import this one
-
-    return {
-        "header": header,
-        "plot": plots.metrics_in(header),
-        "lines": cell_lines.line_count_in(header),
-        "grace": surviving.grace_of(header),
-        "retries": surviving.retries_of(header),
-    }
 
 
 def text(header: str, name: str) -> str | None:

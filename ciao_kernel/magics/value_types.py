@@ -7,16 +7,18 @@ the caller adds the position. :mod:`ciao_kernel.magics.numeric_types` contains t
 
 from __future__ import annotations
 
+import difflib
 import enum
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ciao_kernel.magics.shell_words import one_word, quote, words
+from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pair, words
 
 _DNS_LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SWITCHES = frozenset({"true", "false", "on", "off", "yes", "no"})
 
 
 class Suggestions(enum.Enum):
@@ -46,10 +48,17 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few names, in upper or lower case. ``names`` is called each time."""
+    """One of a few names, in upper or lower case. ``names`` is called each time.
+
+    Args:
+        names: Returns the names.
+        convert: Makes the value of a name.
+        meant: Returns the name that another word means, for a hint, or "".
+    """
 
     names: Callable[[], tuple[str, ...]]
     convert: Callable[[str], Any] = str
+    meant: Callable[[str], str] = field(default=lambda word: "")
 
     @property
     def expected(self) -> str:
@@ -64,9 +73,20 @@ class Choice:
                 return self.convert(name)
         raise ValueError(self.expected)
 
+    def nearest(self, text: str) -> str:
+        """Return the name that a wrong text probably means, or ""."""
+        near = difflib.get_close_matches(text.lower(), self.names(), n=1)
+        return self.meant(text) or next(iter(near), "")
+
     def render(self, value: Any) -> str:
         """Write the name."""
         return quote(str(value))
+
+
+def choice_of(names: Iterable[str], convert: Callable[[str], Any] = str) -> Choice:
+    """Return a choice of names that stay as they are; ``convert`` makes the value of a name."""
+    fixed = tuple(names)
+    return Choice(lambda: fixed, convert)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +181,14 @@ class Pairs:
 
     def parse(self, text: str) -> tuple[tuple[str, str], ...]:
         """Split into words, and each word at its first ``=``."""
-        pairs = [word.partition("=") for word in words(text)]
-        if not pairs or not all(equals and _KEY.fullmatch(key) for key, equals, _ in pairs):
+        found = [word.partition("=") for word in pairs(text)]
+        if not found or not all(equals and _KEY.fullmatch(key) for key, equals, _ in found):
             raise ValueError(self.expected)
-        return tuple((key, value) for key, _, value in pairs)
+        return tuple((key, value) for key, _, value in found)
 
     def render(self, value: tuple[tuple[str, str], ...]) -> str:
         """Quote each pair as one word."""
-        return " ".join(quote(f"{key}={text}") for key, text in value)
+        return " ".join(quote_pair(f"{key}={text}") for key, text in value)
 
     @staticmethod
     def mask(value: tuple[tuple[str, str], ...]) -> str:
@@ -179,6 +199,19 @@ class Pairs:
 def may_be_bare(kind: object) -> bool:
     """Return whether a directive of a kind is complete without a value."""
     return isinstance(kind, Flag) or bool(getattr(kind, "bare", False))
+
+
+def refuse_switch(word: str) -> None:
+    """Refuse ``false`` and the like where a name is read: a file called so is never meant.
+
+    Args:
+        word: The only word of a directive that may be without a value.
+
+    Raises:
+        ValueError: The word switches something on or off.
+    """
+    if word.lower() in _SWITCHES:
+        raise ValueError("no value to switch it on; to switch it off, leave it out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.shell_words import one_word, quote, words
+from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pair, words
 from ciao_kernel.model import ApiName, RestartPolicy, SuccessPolicy
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -16,14 +16,27 @@ _KEY = re.compile(
 )
 _LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 # Host, path, tag and digest as in the OCI distribution specification; less strict for the host.
+# A first part without a dot and a port is no host (but localhost is), and has no capital letters.
 _IMAGE = re.compile(
-    r"([A-Za-z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(((?=[^/.:]*[.:]|localhost/)[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:\d+)?/)?"
+    r"[a-z0-9]+([._/-]+[a-z0-9]+)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
+_OF_PODS = frozenset(
+    {
+        "image", "envsecret", "serviceAccount", "imagePullSecret", "nodeSelector", "toleration",
+        "priorityClass", "labels", "annotations", "restartPolicy", "podPatch",
+    }
+)  # fmt: skip
+"""Directives for each pod; the others are for the job as a whole."""
 _TOLERATION = re.compile(
     r"[A-Za-z0-9][-A-Za-z0-9_./]*(=([A-Za-z0-9][-A-Za-z0-9_.]*)?)?"
     r"(:(NoSchedule|PreferNoSchedule|NoExecute))?"
 )
+_NO_TAINT_KEYS = frozenset(
+    ("key", "operator", "value", "effect", "noschedule", "prefernoschedule", "noexecute")
+)
+"""Fields of a toleration in YAML, and the effects: a word without an effect is in that notation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +106,19 @@ class KeyValues:
 
     def parse(self, text: str) -> tuple[tuple[str, str], ...]:
         """Split into words, and each word at its first ``=``."""
-        pairs = [word.partition("=") for word in words(text)]
-        if not pairs or not all(equals and _KEY.fullmatch(key) for key, equals, _ in pairs):
+        found = [word.partition("=") for word in pairs(text)]
+        if not found or not all(equals and _KEY.fullmatch(key) for key, equals, _ in found):
             raise ValueError(self.expected)
-        if self.labels and not all(_LABEL.fullmatch(value) for _, _, value in pairs):
+        if self.labels and not all(_LABEL.fullmatch(value) for _, _, value in found):
             raise ValueError(
                 f"{self.expected}; a value has at most 63 letters, digits, dashes, dots and "
                 "underscores"
             )
-        return tuple((key, value) for key, _, value in pairs)
+        return tuple((key, value) for key, _, value in found)
 
     def render(self, value: tuple[tuple[str, str], ...]) -> str:
         """Quote each pair as one word."""
-        return " ".join(quote(f"{key}={text}") for key, text in value)
+        return " ".join(quote_pair(f"{key}={text}") for key, text in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +132,22 @@ class Tolerations:
         found = words(text)
         if not found or not all(_TOLERATION.fullmatch(word) for word in found):
             raise ValueError(self.expected)
+        keys = (word.partition("=")[0].lower() for word in found if ":" not in word)
+        if not _NO_TAINT_KEYS.isdisjoint(keys):
+            raise ValueError(f"each taint as one word, KEY=VALUE:EFFECT: {self.expected}")
         return found
 
     def render(self, value: tuple[str, ...]) -> str:
         """Join the words with spaces."""
         return " ".join(map(quote, value))
+
+
+def _api_of(kind: str) -> str:
+    """Return the API that has a kind of job, such as TFJob; "" for any other word."""
+    word = kind.lower()
+    if word in ("trainjob", "indexedjob"):
+        return ApiName.TRAINER if word == "trainjob" else ApiName.JOB
+    return ApiName.V1 if word.endswith("job") else ""
 
 
 def directives() -> list[Directive]:
@@ -133,7 +157,7 @@ def directives() -> list[Directive]:
     ends = tuple(policy.value for policy in SuccessPolicy)
     success = value_types.Choice(lambda: ends, SuccessPolicy)
     apis = tuple(name.value for name in ApiName)
-    api = value_types.Choice(lambda: apis, ApiName)
+    api = value_types.Choice(lambda: apis, ApiName, _api_of)
     return [
         Directive(
             name,
@@ -143,6 +167,7 @@ def directives() -> list[Directive]:
             example,
             default=default,
             repeatable=repeatable,
+            of_pods=name in _OF_PODS,
         )
         for name, field, kind, text, example, default, repeatable in (
             (
@@ -208,7 +233,7 @@ def directives() -> list[Directive]:
             ),
             (
                 "backoffLimit", "backoff_limit", numeric_types.Count(0, 1000),
-                "Restart that fails the job, all replicas counted: 3 allows two restarts.",
+                "Restart by %restartPolicy that fails the job, all replicas counted: 3 allows two.",
                 "%backoffLimit=3", "", False,
             ),
             (
@@ -218,14 +243,15 @@ def directives() -> list[Directive]:
             ),
             (
                 "successPolicy", "success_policy", success,
-                "TensorFlow replicas that must succeed: worker-0 (or the chief), or all workers.",
+                "TensorFlow replicas that must succeed, on a cluster: worker-0, or all workers. "
+                "With a chief, which decides alone, and on this machine it has no effect.",
                 "%successPolicy=allWorkers", "worker0", False,
             ),
             (
                 "api", "api", api,
                 "Kind of object that runs the job: v1 is a kind of the training operator, "
                 "trainer a TrainJob of Kubeflow Trainer, job an Indexed Job of Kubernetes; auto is "
-                "the first of these that the cluster serves.",
+                "the first of these that the cluster serves and the user may create.",
                 "%api=job", "the setting: auto", False,
             ),
             (

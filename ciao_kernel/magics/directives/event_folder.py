@@ -9,6 +9,7 @@ from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.directives.outputs import path
 from ciao_kernel.magics.shell_words import one_word, quote
+from ciao_kernel.magics.value_types import refuse_switch
 
 DEFAULT = "logs"
 """The folder of ``%tensorboard`` without a value."""
@@ -26,6 +27,7 @@ class EventFolder:
         if not text.strip():
             return DEFAULT
         word = path(one_word(text, self.expected))
+        refuse_switch(word)
         if any(sign in word for sign in "*?"):
             raise ValueError(f"{self.expected}; * and ? are no part of it")
         return posixpath.normpath(word)

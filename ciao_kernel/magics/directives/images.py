@@ -39,6 +39,27 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository in a registry, to which images are pushed.
+
+    A host alone has the form of an image of Docker Hub, and the images would be pushed there.
+    """
+
+    expected: str = "a repository such as registry.example.com/team/cells"
+
+    def parse(self, text: str) -> str:
+        """Check the form, and that a path follows a host."""
+        word = ImageName(self.expected).parse(text)
+        if "/" not in word and (word == "localhost" or {".", ":"}.intersection(word)):
+            raise ValueError("HOST/PATH, a path after the host: registry.example.com/team/cells")
+        return word
+
+    def render(self, value: str) -> str:
+        """Return the value unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class SystemPackages:
     """Packages of a distribution, with or without versions; they become part of a command."""
 
@@ -93,7 +114,7 @@ def directives() -> list[Directive]:
         Directive(
             "registry",
             "build.registry",
-            ImageName("a repository such as registry.example.com/team/cells"),
+            Repository(),
             "Repository to which a builder pushes its image.",
             "%registry=registry.example.com/team/cells",
         ),

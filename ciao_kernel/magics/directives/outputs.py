@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import posixpath
+import unicodedata
 from dataclasses import dataclass
 
 from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.shell_words import listed, quote
-from ciao_kernel.model.spec import OUTPUT_FOLDER, OUTPUT_WAY, OutputWay, output_paths
+from ciao_kernel.magics.shell_words import has_unquoted, listed, quote
+from ciao_kernel.magics.value_types import refuse_switch
+from ciao_kernel.model.outputs import OUTPUT_FOLDER, OUTPUT_WAY, OutputWay, output_paths
 
 _SIGNS = ("/", ".", "*")
 """A word with one of these is a path; any other word is the name of a variable."""
+_BY_S3 = f"{OUTPUT_WAY}{OutputWay.S3}"
+_UNFIT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of characters that end a line of a stored header, have no place in one, or
+cannot be seen, as pages have them from which people paste."""
+_SEPARATED = f"words that are separated by spaces, such as model/ {_BY_S3}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,11 @@ class Outputs:
         found = listed(text)
         if text and not found:
             raise ValueError(self.expected)
+        blanks = {one for one in text if unicodedata.category(one) == "Zs"} - {" "}
+        if any(has_unquoted(text, sign) for sign in (";", *blanks)):
+            raise ValueError(_SEPARATED)
+        if len(found) == 1:
+            refuse_switch(found[0])
         if all(word.startswith(OUTPUT_WAY) for word in found):
             found = (OUTPUT_FOLDER, *found)
         return tuple(dict.fromkeys(map(self._checked, found)))
@@ -49,6 +61,13 @@ class Outputs:
             return word
         if not any(sign in word for sign in _SIGNS):
             raise ValueError(f"{self.expected}; ./ before a name makes it a path")
+        if f":{OUTPUT_WAY}" in word:
+            raise ValueError(_SEPARATED)
+        if "://" in word:
+            raise ValueError(
+                f"a path relative to the program's folder; {_BY_S3} brings files back by the "
+                "bucket of the setting outputStore"
+            )
         return path(word)
 
 
@@ -63,6 +82,10 @@ def path(word: str) -> str:
 
     The error does not repeat the word, which may be a password in the wrong place.
     """
+    if "://" in word:
+        raise ValueError("a path relative to the program's folder, not an address")
+    if any(unicodedata.category(character) in _UNFIT for character in word):
+        raise ValueError("a path without control characters or others that nobody can see")
     if word.startswith(("/", "~")):
         raise ValueError("a path relative to the program's folder")
     if ".." in word.split("/"):

@@ -36,8 +36,7 @@ def directives() -> list[Directive]:
             _NAME,
             "serve",
             Roles(),
-            "Roles that only serve: they run TensorFlow's server, and the chief alone runs the "
-            "cell.",
+            "Roles that only serve: they run TensorFlow's server, and the others run the cell.",
             "%serve=ps,worker",
         ),
     ]

@@ -9,6 +9,7 @@ from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.directives.volumes import claim_and_folder
 from ciao_kernel.magics.numeric_types import Count, Duration
 from ciao_kernel.magics.shell_words import one_word
+from ciao_kernel.magics.value_types import refuse_switch
 from ciao_kernel.model.checkpoint import Checkpoint
 
 MOST_RETRIES = 100
@@ -26,6 +27,7 @@ class CheckpointPlace:
         word = one_word(text, self.expected) if text.strip() else ""
         if not word:
             return Checkpoint()
+        refuse_switch(word)
         found = claim_and_folder(word)
         if found is None:
             raise ValueError(self.expected)

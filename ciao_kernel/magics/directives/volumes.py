@@ -15,6 +15,7 @@ _CLAIM = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, as Kubernetes requires for names of claims."""
 _SERVER = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?")
 _EMPTY = {"tmp": VolumeKind.TMP, "memory": VolumeKind.MEMORY}
+_SCHEME = re.compile(r"\A(?:nfs://|host:)")
 _TAKEN = ("/ciao", "/ciao-packed", "/dev", "/proc", "/sys")
 """Folders of every pod: the program's own, and those that the container runtime mounts."""
 
@@ -46,8 +47,11 @@ class Volumes:
     def _read(self, word: str) -> Volume:
         read_only = word.endswith(":ro")
         what, colon, where = word.removesuffix(":ro").rpartition(":")
-        if not colon or not what or not where:
+        # Of nfs://SERVER/PATH without a WHERE, the colon behind nfs is the last one.
+        if not colon or not what or not where or (what == "nfs" and where.startswith("//")):
             raise ValueError(self.expected)
+        if "," in where or ("," in what and ":" in _SCHEME.sub("", what)):
+            raise ValueError(f"volumes that are separated by spaces: {self.expected}")
         where = _where(where)
         kind, _, size = what.partition(":")
         if kind in _EMPTY:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import any_language, body, build_spec, header, placeholders
+from ciao_kernel.magics import any_language, body, placeholders, spec_reader
 from ciao_kernel.magics.header import Token
+from ciao_kernel.magics.program_text import deliver
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Table
@@ -38,7 +39,7 @@ def answer(
         )
         # The framework may follow on the next line; a run reports it if it is missing.
         tokens = cell.header.tokens if free else cell.tokens
-        build_spec.read(_certain(tokens, variables or {}), table, default_framework="")
+        spec_reader.read(_certain(tokens, variables or {}), table, default_framework="")
     except UsageError:
         return {"status": "invalid", "indent": ""}
     if free:
@@ -48,7 +49,7 @@ def answer(
         return {"status": "complete" if done else "incomplete", "indent": ""}
     if cell.header.body is None:
         return {"status": "incomplete", "indent": ""}
-    return header.deliver(cell.text, cell.tokens)
+    return deliver(cell.text, cell.tokens)
 
 
 def _certain(tokens: tuple[Token, ...], variables: Mapping[str, Any]) -> tuple[Token, ...]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.magics import header
-from ciao_kernel.magics.build_spec import by_line
 from ciao_kernel.magics.directives.inputs import Variables
 from ciao_kernel.magics.directives.on_error import OnError
 from ciao_kernel.magics.directives.plots import COMMON_METRICS
 from ciao_kernel.magics.header import Header, Line, Style, Token
+from ciao_kernel.magics.header_checks import by_line
 from ciao_kernel.magics.help import path_completion
 from ciao_kernel.magics.help.path_completion import Secret, interpreters, paths
 from ciao_kernel.magics.shell_words import quote, unfinished

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError, UsageError, describe
-from ciao_kernel.magics import body, build_spec, parse
+from ciao_kernel.magics import body, parse, spec_reader, synonyms
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.session.plugin_registry import Registry
 
@@ -32,8 +32,23 @@ def fail(text: str) -> UsageError:
         ("%workers=2", "%workers", "unknown directive %workers.", "Did you mean %worker?"),
         ("%worker=2;%cpus=1", "%cpus", "unknown directive %cpus.", "Did you mean %cpu?"),
         ("%xyzzy=2", "%xyzzy", "unknown directive %xyzzy.", "`%ciao magics` lists"),
+        ("%tensorflow=2", "%tensorflow", "unknown directive", "`%ciao magics` lists"),
+        # What other tools call so.
+        ("%replicas=3", "%replicas", "unknown directive", "Did you mean %worker?"),
+        ("%nodes=2", "%nodes", "unknown directive", "Did you mean %worker?"),
+        ("%pvc=data:/d", "%pvc", "unknown directive", "Did you mean %volume?"),
+        ("%timeout=1h", "%timeout", "unknown directive", "Did you mean %deadline?"),
+        ("%active-deadline-seconds=9", "%active-deadline-seconds", "unknown", "%deadline?"),
+        ("%ram=1Gi", "%ram", "unknown directive", "Did you mean %memory?"),
+        ("%pip=1", "%pip", "unknown directive", "Did you mean %packages?"),
+        ("%data=1", "%data", "unknown directive", "Did you mean %files or %input?"),
+        ("%metrics=1", "%metrics", "unknown directive", "Did you mean %plot?"),
+        ("%results=a.csv", "%results", "unknown directive", "Did you mean %output?"),
         ("%worker=2;%", "%", "a directive has no name.", "`%ciao magics` lists"),
         # No value, or not one of its kind.
+        ("%worker: 2", "%worker: 2", "a colon follows %worker.", "the colon: %worker=…"),
+        ("%ps=1;%args:--x 3", "%args:--x 3", "a colon follows %args.", "%args=…"),
+        ("%worker=2;% cpu=1", "%", "a directive has no name.", "Did you mean %cpu?"),
         ("%worker=", "%worker=", "%worker has no value: expected a whole number", "%worker=1"),
         ("%worker", "%worker", "%worker has no value: expected a whole number", "%worker=1"),
         ("  %ps =  # none", "%ps =", "%ps has no value", "%ps=1"),
@@ -91,6 +106,9 @@ def fail(text: str) -> UsageError:
         ("%runner=torchrum", "torchrum", "one of auto, python, torchrun", "=torchrun?"),
         ("%cleanPolicy=test", "test", "one of running, all, none", "%cleanPolicy=all"),
         ("%clean-policy=runing", "runing", "%clean-policy cannot be", "=running?"),
+        ("%api=TFJob", "TFJob", "one of auto, v1, trainer, job", "=v1?"),
+        ("%api=TrainJob", "TrainJob", "one of auto, v1, trainer, job", "=trainer?"),
+        ("%api=jop", "jop", "one of auto, v1, trainer, job", "=job?"),
         ("%runner=TorchRum", "TorchRum", "one of auto, python, torchrun", "=torchrun?"),
         ("%envvar=", "%envvar=", "%envvar has no value: expected KEY=value", "%envvar="),
         ("%backend=lokal", "lokal", "one of auto, local", "%backend=local?"),
@@ -127,6 +145,9 @@ def test_a_wrong_directive(line: str, marked: str, message: str, hint: str) -> N
         (PT + "%chief=1;%cpu=1\nx", 2, "%chief=1", "pytorch has no role chief.", "master"),
         ("%ps=1\n" + PT + "x", 1, "%ps=1", "pytorch has no role ps.", "master, worker"),
         (TF + "%ps=1\n%worker=1\n%ps=2\nx", 4, "%ps=2", "twice: 1 in line 2, 2 here", "Keep one"),
+        (TF + "%ps=1;%args=p\n%worker=2\nx", 2, "%args=p", "to all roles, not to %ps", "its own."),
+        (TF + "%ps=1\n%worker=1;%cpu=1;%image=a/b\nx", 3, "%image=a/b", "not to %worker", "line"),
+        (TF + "%ps=1;%envvar=A=1;%worker=2\nx", 2, "%envvar=…", "not to %ps alone.", "a line of"),
         (TF + PT + "x", 2, "%framework=pytorch", "twice: tensorflow in line 1", "Keep one"),
         (TF + "%ps=1;%cpu=1;%cpu=2\nx", 2, "%cpu=2", "twice: 1 in line 2", "Keep one"),
         (TF + "%cpu=1\n%cpu=2\nx", 3, "%cpu=2", "twice: 1 in line 2, 2 here", "Keep one"),
@@ -157,6 +178,13 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         # IPython's lines, in the header and in the body.
         (TF + "!pip install x\nx", 2, 0, "!pip is IPython syntax", "Install packages"),
         (TF + "%pip install x\nx", 2, 0, "%pip is IPython syntax", "Install packages"),
+        (TF + "!uv pip install x\nx", 2, 0, "!uv is IPython syntax", "the job: %packages=…"),
+        (TF + "%%worker=2\nx", 2, 0, "%%worker is IPython syntax", "Did you mean %worker=…?"),
+        (TF + "%%wroker = 2\nx", 2, 0, "%%wroker is IPython", "Did you mean %worker=…?"),
+        ("%ciao\n" + TF + "x", 1, 0, "%ciao is IPython syntax", "Write %%ciao, or delete the"),
+        ("%ciao jobs\n" + TF + "x", 1, 0, "%ciao is IPython syntax", "a plain cell"),
+        (TF + "%env A=1\nx", 2, 0, "%env is IPython syntax", "write %envvar=NAME=VALUE."),
+        (TF + "%env\nx", 2, 0, "%env is IPython syntax", "a plain cell"),
         (TF + "%matplotlib inline\nx", 2, 0, "%matplotlib is IPython syntax", "Let it save"),
         (TF + "  %cd data\nx", 2, 2, "%cd is IPython syntax", "a plain cell"),
         (TF + "%wroker 2\nx", 2, 0, "%wroker is IPython syntax", "Did you mean %worker=…?"),
@@ -229,6 +257,32 @@ def test_what_only_looks_wrong(text: str) -> None:
     assert parse.parse(text, TABLE).spec.framework == "tensorflow"
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("pullSecret", "imagePullSecret"),
+        ("env", "envvar"),
+        ("environment", "envvar"),
+        ("secret", "envsecret"),
+        ("cluster", "context"),
+        ("ttlSecondsAfterFinished", "ttl"),
+        ("mounts", "volume"),
+        ("restart", "restartPolicy"),
+        ("minimum", "min"),
+        ("seed", None),
+    ],
+)
+def test_the_directive_that_is_meant(name: str, meant: str | None) -> None:
+    assert TABLE.nearest(name) == meant
+
+
+def test_other_tools_names_are_no_directives_and_mean_some() -> None:
+    assert {name for names in synonyms._OF.values() for name in names} <= {
+        entry.name for entry in TABLE.entries
+    }
+    assert not list(filter(TABLE.find, synonyms._OF))
+
+
 def test_python_s_error_comes_before_a_magic_further_down() -> None:
     assert fail(TF + "x = )\n!ls\n").message != ""
     assert fail(TF + "x = )\n!ls\n").hint.startswith("Python cannot compile")
@@ -272,7 +326,7 @@ def unknown(follow: str, *options: str, groups: str = "%ps=1;%worker=2\n") -> Di
     tokens = parsed.tokens + parse.option_tokens({"follow": list(options)} if options else {})
     spec = replace(parsed.spec, follow=options or parsed.spec.follow)
     try:
-        build_spec.check_follow(spec, tokens, TABLE)
+        spec_reader.check_follow(spec, tokens, TABLE)
     except DirectiveError as error:
         return error
     return None
@@ -383,8 +437,34 @@ def test_the_slip_at_the_end_of_a_long_value_is_found_at_once(
 
 
 @pytest.mark.parametrize(
+    "taints",
+    ["key=gpu operator=Exists effect=NoSchedule", "gpu NoSchedule", "Effect=NoExecute", "key:x"],
+)
+def test_a_toleration_in_the_notation_of_yaml_is_refused(taints: str) -> None:
+    error = fail(f"{TF}%toleration={taints}\npass")
+    assert "gpu=yes:NoSchedule" in error.message
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["%ps=0\n%worker=2;%args=--x 3", "%worker=2;%args=--x 3;%ps=0", "%worker=2;%args=--x 3"],
+)
+def test_a_role_without_replicas_is_no_other_role(lines: str) -> None:
+    assert parse.parse(f"{TF}{lines}\npass", TABLE).spec.args == ("--x", "3")
+    error = fail(f"{TF}%ps=0;%args=--x 3\n%worker=2\npass")
+    assert "not to %ps alone" in error.message
+
+
+def test_tolerated_taints() -> None:
+    spec = parse.parse(f"{TF}%toleration=gpu=yes:NoSchedule spot:NoExecute a/key\npass", TABLE).spec
+    assert spec.cluster.tolerations == ("gpu=yes:NoSchedule", "spot:NoExecute", "a/key")
+
+
+@pytest.mark.parametrize(
     "image",
     [
+        "TensorFlow/tensorflow:2.21",
+        "Team/a.b:1",
         "registry.example.com/machinelearning/Training:1",
         "ghcr.io/my-organisation/tensorflow-gpu:2.21@sha256:abc",
         "registry.example.com/team/tensorflow/2.21:",
@@ -397,8 +477,33 @@ def test_a_wrong_image(image: str) -> None:
     assert f"%image cannot be '{image}': expected an image such as" in error.message
 
 
+@pytest.mark.parametrize("host", ["registry.example.com", "localhost", "localhost:5000", "cells:1"])
+def test_a_registry_without_a_repository(host: str) -> None:
+    """Such a name is one of Docker Hub: docker.io/library/registry.example.com."""
+    error = fail(f"{TF}%registry={host}\npass")
+    assert error.message.endswith(
+        f"%registry cannot be '{host}': expected HOST/PATH, a path after the host: "
+        "registry.example.com/team/cells."
+    )
+
+
+@pytest.mark.parametrize("repository", ["cells", "ada/cells", "localhost/cells", "host:5000/cells"])
+def test_a_repository_of_a_registry(repository: str) -> None:
+    spec = parse.parse(f"{TF}%registry={repository}\npass", TABLE).spec
+    assert spec.build.registry == repository
+
+
 @pytest.mark.parametrize(
-    "image", ["a", "a:1", "host:5000/a/b_c/d-e.f:V1", "HOST.x/a@sha256:" + "0" * 64, "a__b//c"]
+    "image",
+    [
+        "a",
+        "a:1",
+        "host:5000/a/b_c/d-e.f:V1",
+        "HOST.x/a@sha256:" + "0" * 64,
+        "a__b//c",
+        "team/a:1",
+        "localhost/a",
+    ],
 )
 def test_an_image(image: str) -> None:
     assert parse.parse(f"{TF}%image={image}\npass", TABLE).spec.cluster.image == image

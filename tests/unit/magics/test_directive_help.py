@@ -167,7 +167,7 @@ def test_a_stale_table_is_found_and_only_it_is_replaced(
 def test_an_argument_that_may_come_once_is_no_list(generate: ModuleType) -> None:
     verbs = generate.verbs(Registry(third_party={}).table)
     attach = verbs.partition("### attach")[2].partition("### ")[0]
-    assert "| `[NAME]` |" in attach
+    assert "| `[NAME[/REPLICA]]` |" in attach
     delete = verbs.partition("### delete")[2].partition("### ")[0]
     assert "| `[NAME …]` |" in delete
 

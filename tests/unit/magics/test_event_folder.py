@@ -26,7 +26,8 @@ def test_a_folder_beside_the_program(text: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["/tmp/logs", "~/logs", "../logs", "a/../../b", ".", "runs*", "a b"]
+    "text",
+    ["/tmp/logs", "~/logs", "../logs", "a/../../b", ".", "runs*", "a b", "s3://b/x", "'a\x1b'"],
 )
 def test_other_values_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"folder|path"):

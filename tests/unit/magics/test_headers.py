@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ciao_kernel.errors import DirectiveError, SourceError, SpecError, UsageError
-from ciao_kernel.magics import body, build_spec, header, parse
+from ciao_kernel.magics import body, header, parse, spec_reader
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.render import render
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan_job
@@ -267,6 +267,90 @@ def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None
     assert tokens(prose, Style.FILE) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("# %workers=3", "unknown directive %workers.", "Did you mean %worker?"),
+        ("# %replicas=3", "unknown directive %replicas.", "Did you mean %worker?"),
+        ("# % worker=3", "a directive has no name.", "Did you mean %worker?"),
+        ("#% worker=3", "a directive has no name.", "Did you mean %worker?"),
+        ("#%%worker=3", "a directive has no name.", "Did you mean %worker?"),
+        ("# %worker: 3", "a colon follows %worker.", "Write = instead"),
+    ],
+)
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_a_slip_beside_a_directive_of_a_file_is_no_comment(
+    line: str, message: str, hint: str, place: str
+) -> None:
+    lines = [line, "# %framework=pytorch"]
+    text = "\n".join([*(lines if place == "above" else lines[::-1]), "import os\n"])
+    with pytest.raises(DirectiveError) as caught:
+        parse.parse(text, TABLE, style=Style.FILE)
+    assert (caught.value.line, caught.value.message) == (1 if place == "above" else 2, message)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("# %date = 3", "%date"),
+        ("# %username=me", "%username"),
+        ("#%loss=0.3 is good", ""),
+        ("# %loss=0.3 is good", "%loss"),
+        ("# % gpu = 80 percent", "%gpu"),
+        ("# %gpu: 80 is what we saw", "%gpu"),
+    ],
+)
+def test_prose_that_looks_like_a_directive_of_a_file_stays_a_comment_and_is_told(
+    line: str, name: str
+) -> None:
+    text = f"# %framework=pytorch\n{line}\n# %s = a name\n# %gpu of each\nimport os\n"
+    if not name:  # a mark without a blank is meant
+        with pytest.raises(DirectiveError, match="unknown directive %loss"):
+            parse.parse(text, TABLE, style=Style.FILE)
+        return
+    parsed = parse.parse(text, TABLE, style=Style.FILE)
+    assert [token.name for token in parsed.tokens] == ["framework"]
+    (note,) = parsed.notes
+    assert note.startswith(f"line 2 is a comment, no directive ({name}): ")
+    told = (
+        "a directive is written as %worker=2;%gpu=1 behind #."
+        if name == "%gpu"
+        else "`%ciao magics`"
+    )
+    assert told in note
+
+
+def test_a_role_in_a_file_needs_no_equals_sign_and_prose_stays_prose() -> None:
+    text = (
+        "# %% imports\n# %framework=pytorch\n# %worker 3\n# %memory 1Gi\n# %memory of each\n"
+        "# %detach from it\n# %s = a name\n# %unknown\n# %% title = x\n# %config A.b = 'c'\n"
+        "import os\n"
+    )
+    spec = parse.parse(text, TABLE, style=Style.FILE).spec
+    assert (spec.count("worker"), spec.resources.memory, spec.detach) == (3, "1Gi", False)
+
+
+def notes(text: str) -> tuple[str, ...]:
+    return parse.parse(text, TABLE, style=Style.FILE, default_framework="pytorch").notes
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_directive_below_the_header_of_a_file_is_told(end: str) -> None:
+    header = ["#%framework=pytorch", "import os", "# %worker=3", "# %%", "#%gpu = 1", "#%gpu=1", ""]
+    (note,) = notes(end.join(header))
+    assert note.startswith("line 3 is a comment, no directive (%worker, %gpu): the header ends at")
+    (note,) = notes(end.join(['"""Trains."""', "", "#%worker=3", "import os", ""]))
+    assert note.startswith("line 3 is a comment, no directive (%worker):")
+
+
+def test_other_comments_below_the_header_are_not_told() -> None:
+    strings = 's = """\n#%worker=3\n"""\nx = [\n#%worker=3\n]\n'
+    comments = "# %matplotlib inline\n# %foo=1\n  # %worker=2\n# a %worker=2\n# %% worker=2\n"
+    assert notes(f"#%framework=pytorch\nimport os\n{strings}{comments}") == ()
+    assert notes("#%framework=pytorch\n#%worker=2\nimport os\n") == ()
+
+
 def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
     with pytest.raises(SourceError) as caught:
         parse.parse("#%framework=pytorch\n%worker=2\nx = 1\n", TABLE, style=Style.FILE)
@@ -292,6 +376,20 @@ def test_resources_belong_to_the_role_in_front() -> None:
     assert spec.asks("ps") == Resources(cpu="2", memory="2Gi")
     assert spec.asks("worker") == Resources("1", "2Gi", Gpu(3, "amd.com/gpu"))
     assert spec.replicas() == (Replica("ps", 0), Replica("worker", 0), Replica("worker", 1))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "%worker=2;%args=a;%image=b",
+        "%args=a;%image=b\n%ps=1\n%worker=2",
+        "%args=a;%image=b;%ps=1;%worker=2",
+        "%ps=1;%worker=2;%args=a;%image=b",
+    ],
+)
+def test_what_is_for_all_roles_is_behind_none_or_behind_all(lines: str) -> None:
+    spec = parse.parse(f"{HEAD}{lines}\nx", TABLE).spec
+    assert (spec.args, spec.cluster.image) == (("a",), "b")
 
 
 def test_the_same_resource_for_two_roles_and_for_all_is_no_contradiction() -> None:
@@ -337,13 +435,13 @@ def test_options_of_a_command_line() -> None:
         "args": ["--a 'b c'"],
         "detach": ["true"],
     }
-    spec = build_spec.read(parse.option_tokens(options), TABLE, None)
+    spec = spec_reader.read(parse.option_tokens(options), TABLE, None)
     assert spec.groups == (ReplicaGroup("worker", 2, Resources(cpu="2")),)
     assert spec.resources == Resources(memory="1Gi")
     assert spec.args == ("--a", "b c")
     assert spec.clean_policy == "all"
     assert spec.detach
-    assert build_spec.read((), TABLE, "pytorch").framework == "pytorch"
+    assert spec_reader.read((), TABLE, "pytorch").framework == "pytorch"
 
 
 @pytest.mark.parametrize(
@@ -351,6 +449,10 @@ def test_options_of_a_command_line() -> None:
     [
         ({"worker": ["two"]}, "--worker cannot be 'two'"),
         ({"worker": ["2\n%ps=1"]}, "--worker cannot be"),
+        (
+            {"worker": ["2;%args=a"], "ps": ["1"]},
+            "--args applies to all roles, not to --worker alone.",
+        ),
         ({"worker": ["1", "2"]}, "--worker is given twice: 1, 2 here."),
         ({"clean-policy": ["al"]}, "--clean-policy cannot be 'al'"),
         ({"envvar": ["A=b\n'%x'=", "'A=\n'"]}, "--envvar takes KEY=value"),
@@ -360,7 +462,7 @@ def test_errors_of_options_name_the_option_and_no_line(
     options: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(DirectiveError) as caught:
-        build_spec.read(parse.option_tokens(options), TABLE, "tensorflow")
+        spec_reader.read(parse.option_tokens(options), TABLE, "tensorflow")
     assert message in caught.value.message
     assert caught.value.line == 0
 
@@ -379,17 +481,17 @@ def test_errors_of_options_name_the_option_and_no_line(
 )
 def test_hints_for_options_are_options(name: str, value: str, hint: str) -> None:
     with pytest.raises(DirectiveError) as caught:
-        build_spec.read(parse.option_tokens({name: [value]}), TABLE, "tensorflow")
+        spec_reader.read(parse.option_tokens({name: [value]}), TABLE, "tensorflow")
     assert caught.value.hint == hint
 
 
 def test_what_options_lack_or_say_twice_is_in_no_line() -> None:
     with pytest.raises(UsageError) as lacking:
-        build_spec.read(parse.option_tokens({"worker": ["1"]}), TABLE, None)
+        spec_reader.read(parse.option_tokens({"worker": ["1"]}), TABLE, None)
     assert not isinstance(lacking.value, DirectiveError)
     assert lacking.value.message == "no framework is given."
     with pytest.raises(DirectiveError) as twice:
-        build_spec.read(parse.option_tokens({"envvar": ["A=1", "A=2"]}), TABLE, "pytorch")
+        spec_reader.read(parse.option_tokens({"envvar": ["A=1", "A=2"]}), TABLE, "pytorch")
     assert twice.value.message == "A is given two values."
 
 

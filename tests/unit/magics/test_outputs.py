@@ -8,7 +8,7 @@ from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics.directives import outputs
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.magics.render import render
-from ciao_kernel.model.spec import OutputWay
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.session.plugin_registry import Registry
 
 
@@ -30,6 +30,8 @@ TABLE = Registry({}).table
         ("%output='my model/'", ("my model/",)),
         ("%output='res,final.csv' a.csv,b.csv", ("res,final.csv", "a.csv", "b.csv")),
         ('%output=res\\,final.csv,"a, b.csv"', ("res,final.csv", "a, b.csv")),
+        ("%output='a;b.csv' \"c;d.csv\" e\\;f.csv", ("a;b.csv", "c;d.csv", "e;f.csv")),
+        ("%output='a\u202fb.csv' 'c\xa0d.csv'", ("a\u202fb.csv", "c\xa0d.csv")),
         ("%output=by:log", ("output/", "by:log")),
         ("%output=metrics, log.csv by:exec", ("metrics", "log.csv", "by:exec")),
     ],
@@ -45,6 +47,8 @@ def test_lines_add_up_and_the_stored_header_has_them_all() -> None:
     assert outputs.words_in(render(spec, TABLE)) == spec.outputs
     spec = parse("%framework=python\n%output='a,b.csv' \"it's, c.csv\"\nx = 1\n", TABLE).spec
     assert outputs.words_in(render(spec, TABLE)) == ("a,b.csv", "it's, c.csv")
+    spec = parse("%framework=python\n%output='a;b.csv' 'c\xa0d.csv'\nx = 1\n", TABLE).spec
+    assert outputs.words_in(render(spec, TABLE)) == ("a;b.csv", "c\xa0d.csv")
 
 
 def test_a_way_is_neither_a_path_nor_a_variable() -> None:
@@ -62,6 +66,15 @@ def test_a_way_is_neither_a_path_nor_a_variable() -> None:
         ("%output=model/../../a", "a path inside the program's folder"),
         ("%output=./", "not that folder itself"),
         ("%output=my-model", "./ before a name makes it a path"),
+        ("%output=s3://bucket/x", "the setting outputStore"),
+        ("%output=model/;log.csv", "separated by spaces"),
+        ("%output=model.pt:by:s3", "separated by spaces"),
+        ("%output='a\x1b[31m.csv'", "a path without control characters"),
+        ("%output='a\u2028b.csv'", "a path without control characters"),
+        ("%output=model/\u200b", "a path without control characters"),
+        ("%output='a\u202eb.csv'", "or others that nobody can see"),
+        ("%output=model/\xa0log.csv", "words that are separated by spaces"),
+        ("%output='a b.csv';c.csv", "separated by spaces"),
         ("%output=by:mail", "by:auto or by:exec or by:log"),
         ("%output=", "has no value"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciao_kernel.errors import UsageError
-from ciao_kernel.magics import body, build_spec, header, numeric_types, parse
+from ciao_kernel.magics import body, header, numeric_types, parse, spec_reader
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.help.completeness import answer
 from ciao_kernel.magics.help.completion import complete
@@ -170,6 +170,7 @@ ROLE_VOLUMES = st.lists(
     unique=True,
     max_size=2,
 ).map(tuple)
+SWITCHES = ("true", "false", "on", "off", "yes", "no")
 OTHERS = {
     "name": maybe(st.from_regex(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?", fullmatch=True)),
     "env": st.dictionaries(KEYS, st.text(LINE, max_size=12), max_size=3).map(
@@ -185,7 +186,9 @@ OTHERS = {
         st.from_regex(r"[^\W\d]\w{0,9}", fullmatch=True).filter(str.isidentifier),
         max_size=3,
         unique=True,
-    ).map(tuple),
+    )
+    .filter(lambda names: len(names) != 1 or names[0].lower() not in SWITCHES)
+    .map(tuple),
     "volumes": VOLUMES,
     "checkpoint": maybe(
         st.sampled_from([Checkpoint(), Checkpoint("data"), Checkpoint("data", "x/y")])
@@ -226,6 +229,7 @@ IMAGES = st.from_regex(
     r"(@sha256:[0-9a-f]{64})?",
     fullmatch=True,
 )
+REPOSITORIES = IMAGES.filter(lambda image: "/" in image or image.isalpha())
 CLUSTER = {
     "context": maybe(st.text(LINE, min_size=1, max_size=12)),
     "namespace": maybe(NAMES),
@@ -254,7 +258,7 @@ CLUSTER = {
 }
 BUILD = {
     "base": maybe(IMAGES),
-    "registry": maybe(IMAGES),
+    "registry": maybe(REPOSITORIES),
     "packages": st.lists(st.text(LINE, min_size=1, max_size=12), max_size=3).map(tuple),
     "requirements": maybe(st.text(LINE, min_size=1, max_size=12)),
     "apt": st.lists(
@@ -336,4 +340,4 @@ def test_line_ends_and_comments_do_not_matter(spec: JobSpec, end: str, comment: 
 
 def test_a_word_with_a_line_end_cannot_be_written() -> None:
     with pytest.raises(UsageError, match="one line of text"):
-        build_spec.read(parse.option_tokens({"args": ["'a\nb'"]}), TABLE, "tensorflow")
+        spec_reader.read(parse.option_tokens({"args": ["'a\nb'"]}), TABLE, "tensorflow")

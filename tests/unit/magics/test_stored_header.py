@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.delivery.transfers import python_of
-from ciao_kernel.magics import stored_header
+from ciao_kernel.magics import stored_fields, stored_header
 from ciao_kernel.magics.directives import surviving, warm
 from ciao_kernel.magics.numeric_types import Count
 from ciao_kernel.magics.parse import parse
@@ -84,10 +84,10 @@ def test_names_are_also_those_behind_a_role() -> None:
 
 def test_a_job_that_is_found_has_what_its_header_asks_for() -> None:
     header = stored("%worker=1", "%plot=loss", "%lines=5", "%grace=2m", "%retries=3")
-    assert stored_header.job_fields(header) == {
+    assert stored_fields.job_fields(header) == {
         "header": header, "plot": ("loss",), "lines": 5, "grace": 120, "retries": 3
     }  # fmt: skip
-    assert stored_header.job_fields("") == {
+    assert stored_fields.job_fields("") == {
         "header": "", "plot": (), "lines": None, "grace": None, "retries": 0
     }  # fmt: skip
 

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciao_kernel.magics import numeric_types, value_types
-from ciao_kernel.magics.directives import cell_lines, cluster, images, inputs, on_error, plots
+from ciao_kernel.magics.directives import (
+    cell_lines,
+    cluster,
+    event_folder,
+    images,
+    inputs,
+    on_error,
+    outputs,
+    plots,
+    surviving,
+)
 from ciao_kernel.magics.shell_words import quote, unfinished, words
 from ciao_kernel.model import ALL_LINES, Gpu
 
@@ -100,6 +110,8 @@ LONGEST_NAME = "a" * 253
                 "python",
                 "python:3.13-slim",
                 "localhost:5000/a",
+                "[::1]:5000/cells",
+                "[2001:DB8::1]/team/cells:1",
                 "Registry.example.com/team_a/b__c/d:V_1.x-2",
                 f"a@sha256:{'0' * 64}",
                 f"a:1@sha256:{'f' * 64}",
@@ -161,6 +173,8 @@ LONGEST_NAME = "a" * 253
                 "gpu=yes",
                 "gpu:NoExecute",
                 "gpu=yes:NoSchedule spot:PreferNoSchedule",
+                "key=value:NoSchedule",
+                "value:NoExecute",
             ),
             ("", "gpu:", "gpu:Never", "-gpu", "=yes", "gpu=-yes", "gpu=a=b", "gpu spot:No"),
         ),
@@ -323,3 +337,43 @@ def test_words_are_a_shells_words(text: str) -> None:
 def test_the_word_that_is_being_typed(text: str, expected: tuple[int, str, str]) -> None:
     found = unfinished(text)
     assert (found.start, found.typed, found.mark) == expected
+
+
+@pytest.mark.parametrize(
+    "kind", [surviving.CheckpointPlace(), outputs.Outputs(), event_folder.EventFolder()]
+)
+@pytest.mark.parametrize("word", ["true", "False", "on", "off", "yes", "no"])
+def test_a_word_that_switches_is_no_name(kind: value_types.Kind, word: str) -> None:
+    with pytest.raises(ValueError, match="to switch it off, leave it out"):
+        kind.parse(word)
+    kind.parse(f"{word.lower()}/x")
+
+
+def test_a_variable_of_such_a_name_comes_back_beside_others() -> None:
+    assert outputs.Outputs().parse("on off") == ("on", "off")
+
+
+@pytest.mark.parametrize(
+    "kind", [value_types.Pairs(), cluster.KeyValues(), cluster.KeyValues(labels=False)]
+)
+@pytest.mark.parametrize("text", ["A=1, B=2", "A=1 B='2',  C=3", "A=,\tB=1"])
+def test_a_comma_between_pairs_is_no_part_of_a_value(kind: value_types.Kind, text: str) -> None:
+    with pytest.raises(ValueError, match="separated by spaces, without a comma"):
+        kind.parse(text)
+
+
+@pytest.mark.parametrize("kind", [value_types.Pairs(), cluster.KeyValues(labels=False)])
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("A=1,2 B=3", "1,2"),
+        ("A='1,' B=2", "1,"),
+        ("A=1\\, B=2", "1,"),
+        ("A=1,", "1,"),
+        ("A='x, y' B=", "x, y"),
+    ],
+)
+def test_a_comma_inside_a_value_stays(kind: value_types.Kind, text: str, first: str) -> None:
+    found = kind.parse(text)
+    assert found[0] == ("A", first)
+    assert kind.parse(kind.render((*found, ("C", "1")))) == (*found, ("C", "1"))

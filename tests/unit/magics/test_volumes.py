@@ -31,6 +31,8 @@ def read(text: str) -> tuple[Volume, ...]:
         ("tmp:x", Volume(VolumeKind.TMP, "x")),
         ("tmp:10Gi:x", Volume(VolumeKind.TMP, "x", size="10Gi")),
         ("memory:2Gi:x", Volume(VolumeKind.MEMORY, "x", size="2Gi")),
+        ("host:/mnt/a,b:x", Volume(VolumeKind.HOST, "x", path="/mnt/a,b")),
+        ("nfs://h/a,b:x", Volume(VolumeKind.NFS, "x", "h", "/a,b")),
     ],
 )
 def test_each_form_is_read(text: str, volume: Volume) -> None:
@@ -53,6 +55,14 @@ def test_words_and_lines_add_up() -> None:
         ("data/../x:y", "without .."),
         ("nfs://h/../x:y", "without .."),
         ("nfs://h:x", "nfs://SERVER/PATH"),
+        ("nfs://h/x", "expected WHAT:WHERE or WHAT:WHERE:ro"),
+        ("nfs://h/x:ro", "expected WHAT:WHERE or WHAT:WHERE:ro"),
+        ("tmp:data, tmp:logs", "separated by spaces"),
+        ("data:/data,ro", "separated by spaces"),
+        ("data:/data,logs:/logs", "separated by spaces"),
+        ("tmp:a,tmp:b", "separated by spaces"),
+        ("host:/a:x,host:/b:y", "separated by spaces"),
+        ("nfs://h/a:x,data:y", "separated by spaces"),
         ("host:data:x", "host:/PATH"),
         ("host:/:x", "host:/PATH"),
         ("host:/a/../b:x", "without .."),

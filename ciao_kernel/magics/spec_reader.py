@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ciao_kernel.errors import DirectiveError, UsageError
-from ciao_kernel.magics import diagnostics
+from ciao_kernel.magics import diagnostics, header, header_checks
 from ciao_kernel.magics.diagnostics import mark, named, short, shown, wrong
-from ciao_kernel.magics.directives.cluster import KeyValues
-from ciao_kernel.magics.directives.volumes import Volumes, check_apart
 from ciao_kernel.magics.header import Token
+from ciao_kernel.magics.header_checks import by_line
 from ciao_kernel.magics.shell_words import words
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.table import Directive, Scope, Table
-from ciao_kernel.magics.value_types import Choice, Flag, Pairs, may_be_bare
-from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources, Volume
+from ciao_kernel.magics.value_types import Choice, Flag, may_be_bare
+from ciao_kernel.model import BuildSpec, ClusterSpec, JobSpec, ReplicaGroup, Resources
 
 _JOINED = re.compile(
     r"(?:(?<![ \t\xa0])[ \t\xa0]+%[ \t\xa0]*|[;,][ \t\xa0]*+(?:%[ \t\xa0]*)?)([A-Za-z][\w-]*)"
@@ -59,7 +56,7 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
             elif entry.scope is Scope.ROLE:
                 role, counts[entry.field] = entry.field, value
                 if for_all is not None:
-                    raise _misplaced(for_all, token, table)
+                    raise header_checks.misplaced(for_all, token, table)
             elif entry.scope is Scope.RESOURCE:
                 for_all = None if role else token
                 resources.setdefault(role, {})[entry.field] = value
@@ -72,9 +69,10 @@ def read(tokens: tuple[Token, ...], table: Table, default_framework: str | None)
     framework = values.pop("framework", None) or default_framework
     if framework is None:
         raise _no_framework(tokens, table)
-    _check_roles(framework, tokens, table)
-    _check_pairs(tokens, table)
-    _check_volumes(tokens, table)
+    header_checks.check_roles(framework, tokens, table)
+    header_checks.check_scopes(tokens, table)
+    header_checks.check_pairs(tokens, table)
+    header_checks.check_volumes(tokens, table)
     groups = tuple(
         ReplicaGroup(
             role, counts[role], Resources(**resources.get(role, {})), **of_roles.get(role, {})
@@ -96,22 +94,17 @@ def _inner(part: str, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for (first, dot, name), value in pairs if dot and first == part}
 
 
-def by_line(tokens: Iterable[Token]) -> Iterator[Iterator[Token]]:
-    """Group directives by line."""
-    return (line for _, line in itertools.groupby(tokens, lambda token: token.line.start))
-
-
 def find(token: Token, table: Table) -> Directive:
     """Look up a directive; raise a DirectiveError that suggests the nearest name."""
     entry = table.find(token.name) if token.name else None
     if entry is not None:
         return entry
-    near = table.nearest(token.name)
+    name = token.name or header.name_apart(token)
+    near = " or ".join(mark(token) + one for one in table.suggestions(name))
     text, column, width = shown(token.line, table, token.column, token.name_end)
     raise DirectiveError(
         f"unknown directive {named(token)}." if token.name else "a directive has no name.",
-        (f"Did you mean {mark(token)}{near}? " if near else "")
-        + "`%ciao magics` lists all directives.",
+        (f"Did you mean {near}? " if near else "") + "`%ciao magics` lists all directives.",
         line=token.line.number,
         column=column,
         width=width,
@@ -122,6 +115,9 @@ def find(token: Token, table: Table) -> Directive:
 def value_of(token: Token, entry: Directive, table: Table) -> Any:
     """Parse the value of a directive; raise a DirectiveError that names the expected form."""
     text = token.value or ""
+    if header.has_colon(token):
+        hint = f"Write = instead of the colon: {named(token)}=…"
+        raise wrong(token, table, f"a colon follows {named(token)}.", hint, whole=True)
     whole = isinstance(entry.kind, Flag) or (may_be_bare(entry.kind) and not token.equals)
     if not text and not whole:
         raise wrong(
@@ -153,10 +149,8 @@ def _hint(token: Token, entry: Directive, table: Table) -> str:
         secret = diagnostics.may_be_secret(entry)
         first = "…" if secret else diagnostics.value(text[: joined.start()], table)
         return f"Write ;% between two directives: {named(token)}={first};%{other.name}=…"
-    if isinstance(entry.kind, Choice):
-        near = difflib.get_close_matches(short(text).lower(), entry.kind.names(), n=1)
-        if near:
-            return f"Did you mean {named(token)}={near[0]}?"
+    if isinstance(entry.kind, Choice) and (near := entry.kind.nearest(short(text))):
+        return f"Did you mean {named(token)}={near}?"
     example = f"For example: {_example(token, entry)}"
     return f"{example}. {ADD_A_FRAMEWORK}" if entry.name == "framework" else example
 
@@ -182,16 +176,6 @@ def _no_framework(tokens: tuple[Token, ...], table: Table) -> UsageError:
     return UsageError("no framework is given.", f"Choose a framework: {names}.")
 
 
-def _misplaced(resource: Token, role: Token, table: Table) -> DirectiveError:
-    return wrong(
-        resource,
-        table,
-        f"{named(resource)} must follow the role it applies to, {named(role)}.",
-        "Write it after the role, or on a separate line to apply it to all roles.",
-        whole=True,
-    )
-
-
 def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
     where = f" in line {first.line.number}" if first.line.number else ""
     entry = table.find(token.name)
@@ -206,59 +190,6 @@ def _twice(token: Token, first: Token, table: Table) -> DirectiveError:
         "Keep one of them.",
         whole=True,
     )
-
-
-def _check_roles(framework: str, tokens: tuple[Token, ...], table: Table) -> None:
-    roles = table.roles(framework)
-    for token in tokens:
-        entry = table.find(token.name)
-        if entry and entry.scope is Scope.ROLE and entry.field not in roles:
-            raise wrong(
-                token,
-                table,
-                f"{framework} has no role {entry.field}.",
-                f"Its roles are {', '.join(roles)}.",
-                whole=True,
-            )
-
-
-def _check_pairs(tokens: tuple[Token, ...], table: Table) -> None:
-    """Check that no variable, label or other key of one directive has two values."""
-    seen: dict[tuple[str, str], tuple[str, Token]] = {}
-    for token in tokens:
-        entry = find(token, table)
-        if not isinstance(entry.kind, Pairs | KeyValues):
-            continue
-        for name, value in entry.kind.parse(token.value or ""):
-            first, place = seen.setdefault((entry.field, name), (value, token))
-            if first != value:
-                where = "" if place is token else f", first in line {place.line.number}"
-                raise wrong(
-                    token,
-                    table,
-                    f"{name} is given two values{where if place.line.number else ''}.",
-                    "Keep one of them.",
-                )
-
-
-def _check_volumes(tokens: tuple[Token, ...], table: Table) -> None:
-    """Check that no two volumes of a replica are in one folder."""
-    seen: list[tuple[str, Volume]] = []
-    for line in by_line(tokens):
-        role = ""
-        for token in line:
-            entry = find(token, table)
-            role = entry.field if entry.scope is Scope.ROLE else role
-            if entry.field != "volumes":
-                continue
-            for one in Volumes().parse(token.value or ""):
-                near = [other for of, other in seen if not role or of in ("", role)]
-                try:
-                    check_apart(one, near)
-                except ValueError as error:
-                    message = f"{named(token)} cannot be {str(one)!r}: expected {error}."
-                    raise wrong(token, table, message, "Name another folder.") from None
-                seen.append((role, one))
 
 
 def check_follow(spec: JobSpec, tokens: tuple[Token, ...], table: Table) -> None:
