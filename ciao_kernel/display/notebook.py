@@ -9,19 +9,16 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display import board_view, flame
-from ciao_kernel.display.excerpt import Excerpt, left_out_text
-from ciao_kernel.display.held_tracebacks import HeldTracebacks
 from ciao_kernel.display.html_table import Links
-from ciao_kernel.display.lines import Batcher, Prefixer
-from ciao_kernel.display.live_lines import LiveLines
 from ciao_kernel.display.plot_output import PlotOutput
 from ciao_kernel.display.plotting import plot_of
 from ciao_kernel.display.progress_bars import NotebookBars
 from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.display.shown_lines import ShownLines
 from ciao_kernel.display.table import Table
 from ciao_kernel.display.table_output import TableOutput
 from ciao_kernel.errors import JobFailed
@@ -33,7 +30,6 @@ from ciao_kernel.model import (
     Output,
     Profile,
     Progress,
-    Replica,
     State,
     Status,
     TensorBoard,
@@ -49,8 +45,6 @@ _REDRAWN = 60_000
 """Maximum bytes per second of the table, and of the plot: a table of 64 rows is drawn rarely."""
 _SHARE = 1 / 4
 """Maximum share of the output rate for the table, and for the plot; the lines get the rest."""
-_HIDDEN = 1.0
-"""Seconds in which a traceback is not shown: most failures are known by then."""
 
 
 class NotebookDisplay:
@@ -74,16 +68,10 @@ class NotebookDisplay:
         self._table: Table | None = None
         self._table_output: TableOutput | None = None
         """Output with the table, also after the end: a stop reports the job's final status then."""
-        self._batcher = self._new_batcher()
-        self._unsent = ""
+        self._lines = ShownLines(publisher, settings, self._redraw_rate)
         self._fault: Exception | None = None
-        self._sent = 0.0
         self._ticker: asyncio.Task[None] | None = None
         self._plot_output: PlotOutput | None = None
-        self._excerpt = Excerpt(settings.lines, 0)
-        self._tracebacks = HeldTracebacks(0)
-        self._live: LiveLines | None = None
-        self._left_out = 0
         self._released = False
         self._concluded = False
         self._board = ""
@@ -93,15 +81,12 @@ class NotebookDisplay:
         """Show the table and start the timer that sends batches."""
         usage = usage_columns.has_usage_columns(job.header, self._settings.usage)
         self._table, self._follow = Table(job, usage=usage), follow
-        self._batcher = self._new_batcher()
+        self._lines.begin(self._table)
         self._table_output = TableOutput(
             self._table, self._publisher, self._links, self._redraw_rate
         )
         self._draw(update=False)
         self._plot_output = None
-        self._excerpt = Excerpt(job.lines or self._settings.lines, len(job.replicas))
-        self._tracebacks = HeldTracebacks(len(job.replicas))
-        self._live, self._left_out = self._new_live(job), 0
         self._released = self._concluded = False
         if (plot := plot_of(job)) is not None:
             name = f"{self._table_output.display_id}-plot"
@@ -113,15 +98,15 @@ class NotebookDisplay:
         """Show an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
             # Earlier lines come first.
-            self._let_go()
-            self._unsent += self._batcher.take() + f"{visible_lines(event.text)}\n"
+            self._lines.let_go()
+            self._lines.say(f"{visible_lines(event.text)}\n")
             if self._table is None:
-                self._send()  # No end() follows that could report a fault.
+                self._lines.send()  # No end() follows that could report a fault.
             else:
-                self._safely(self._send)
+                self._safely(self._lines.send)
             return
         if isinstance(event, Progress):
-            self._safely(lambda: self._batcher.charge(self._bars.show(event)))
+            self._safely(lambda: self._lines.charge(self._bars.show(event)))
             return
         if isinstance(event, Profile):
             data = {"text/plain": flame.text(event), "text/html": flame.html(event)}
@@ -148,9 +133,9 @@ class NotebookDisplay:
             if self._shown(event):
                 if (picture := self._plot_output) is not None:
                     self._safely(lambda: picture.plot.output(event))
-                self._add([event] if self._concluded else self._tracebacks.add(event))
-                if time.monotonic() - self._sent > _TICK:
-                    self._safely(self._send)
+                self._lines.add(event, held=not self._concluded)
+                if time.monotonic() - self._lines.sent > _TICK:
+                    self._safely(self._lines.send)
         elif isinstance(event, UsageReport):
             self._table.note_usage(event)
         elif isinstance(event, Status):
@@ -160,19 +145,26 @@ class NotebookDisplay:
                 # The cell may end now, and some front ends take no text after its end.
                 self._released = True
                 if event.state is State.STOPPED:  # the cell has no error that repeats anything
-                    self._let_go()
-                self._safely(self._send_held)
+                    self._lines.let_go()
+                self._safely(self._lines.send_held)
             if ends:  # The page may be saved before the next draw.
                 self._safely(lambda: self._draw(update=True))
 
     def conclude(self, error: JobFailed) -> bool:
-        """Show all lines so far, those that the error repeats as one line."""
+        """Show all lines and curves so far; lines that the error repeats are one line."""
         if self._table is not None:
-            self._let_go(error.repeats)
+            self._lines.let_go(error.repeats)
             self._concluded = True  # what comes now is behind the error
-            self._unsent += self._batcher.take(last=True)
-            self._safely(self._send_held)
+            self._safely(self._lines.finish)
+            self._safely(self._conclude_plot)
+            self._safely(self._lines.send_held)
         return False
+
+    def _conclude_plot(self) -> None:
+        """Show the curves and their last lines: some front ends take nothing behind an error."""
+        if (picture := self._plot_output) is not None:
+            self._lines.say(picture.closing_text())
+            self._lines.charge(picture.draw())
 
     async def end(self) -> None:
         """Send the remaining lines and draw the final table."""
@@ -185,16 +177,16 @@ class NotebookDisplay:
             return
         self._safely(lambda: self._draw(update=True))
         name = self._table.job.name
-        self._let_go()
-        self._take_held()
+        lines = self._lines
+        lines.let_go()
+        lines.finish()
         self._table = None
-        self._unsent += self._batcher.take(last=True) + self._closing_text(name)
+        lines.say(self._closing_text(name))
         picture, self._plot_output = self._plot_output, None
         if picture is not None:
-            self._unsent += picture.closing_text()
-        self._send()
-        if self._live is not None:
-            self._safely(self._live.clear)
+            lines.say(picture.closing_text())
+        lines.send()
+        self._safely(lines.clear_live)
         if picture is not None:
             try:
                 await picture.keep()
@@ -203,14 +195,8 @@ class NotebookDisplay:
                 self._publisher.stream(f"The curves could not be drawn: {fault!r}\n")
 
     def _closing_text(self, job: str) -> str:
-        counts = self._batcher.counts.values()
-        lines = sum(count.lines for count in counts)
-        left_out = sum(count.left_out for count in counts)
         fault, self._fault = self._fault, None
-        words = ""
-        if left_out:
-            shown, lines = lines - left_out, lines + self._left_out
-            words += f"{shown:,} of {lines:,} lines are shown; all are in the log files.\n"
+        words = self._lines.count_text()
         if fault:
             words += (
                 f"ciao could not keep this output up to date while {job} ran: "
@@ -221,12 +207,12 @@ class NotebookDisplay:
     async def _tick(self) -> None:
         while True:
             # show() also sends, between ticks: two messages are at least one tick apart.
-            await asyncio.sleep(max(_TICK / 10, self._sent + _TICK - time.monotonic()))
-            if time.monotonic() - self._sent >= _TICK:
-                self._safely(self._send)
-            self._safely(self._add_due)
+            await asyncio.sleep(max(_TICK / 10, self._lines.sent + _TICK - time.monotonic()))
+            if time.monotonic() - self._lines.sent >= _TICK:
+                self._safely(self._lines.send)
+            self._safely(self._lines.add_due)
             self._safely(self._draw_if_due)
-            self._safely(self._draw_live)
+            self._safely(self._lines.draw_live)
             if self._plot_output is not None:
                 self._safely(self._draw_plot)
 
@@ -241,85 +227,15 @@ class NotebookDisplay:
 
     def _draw_if_due(self) -> None:
         assert self._table_output is not None
-        self._batcher.charge(self._table_output.draw_if_due())
-
-    def _add(self, events: Iterable[Output]) -> None:
-        for event in events:
-            if (first := self._excerpt.add(event)) is not None:
-                self._batcher.add(first)
-
-    def _add_due(self) -> None:
-        if self._tracebacks and self._table is not None:
-            self._add(self._tracebacks.due(self._table.status))
-
-    def _let_go(self, repeats: Mapping[Replica, Mapping[int, bytes]] | None = None) -> None:
-        """Let the lines from a traceback on become text, except for those that an error repeats."""
-        lines, left_out = self._tracebacks.close(repeats or {})
-        self._add(lines)
-        self._left_out += left_out
-
-    def _send(self) -> None:
-        self._unsent += self._batcher.take()
-        if self._unsent:
-            # Kept until it is sent: text that fails now is sent with the next message.
-            self._publisher.stream(self._unsent)
-            self._unsent, self._sent = "", time.monotonic()
-
-    def _take_held(self) -> None:
-        """Move the newest lines that the excerpt holds to the text, below the lines before them."""
-        table = self._table
-        if not self._excerpt or table is None:
-            return
-        self._unsent += self._batcher.take(last=True)
-        left_out, newest = self._excerpt.close()
-        self._left_out += sum(left_out.values())
-        if text := left_out_text(table.job, table.status, left_out):
-            self._unsent += f"{text}\n"
-        for event in newest:
-            self._batcher.add(event)
-        self._unsent += self._batcher.take(last=True)
-
-    def _send_held(self) -> None:
-        self._take_held()
-        self._send()
-        self._renew_live()
-
-    def _renew_live(self) -> None:
-        """Empty the output of the held lines; the next one is below the lines so far."""
-        if self._live is not None and self._table is not None and self._live.begun:
-            self._live.clear()
-            self._live = self._new_live(self._table.job)
-
-    def _draw_live(self) -> None:
-        """Show the newest of the held lines, below all lines that came before them."""
-        live, tracebacks = self._live, self._tracebacks
-        if live is None or self._batcher or self._unsent:
-            return
-        if self._excerpt or tracebacks.waited() > _HIDDEN:
-            self._batcher.charge(live.draw_if_due(self._excerpt, tracebacks))
-        elif not tracebacks:
-            self._renew_live()
-
-    def _new_live(self, job: Job) -> LiveLines:
-        name = f"ciao-{secrets.token_hex(8)}"
-        most = job.lines or self._settings.lines
-        return LiveLines(job, self._publisher, name, most, self._redraw_rate)
+        self._lines.charge(self._table_output.draw_if_due())
 
     def _draw(self, *, update: bool) -> None:
         assert self._table_output is not None
-        self._batcher.charge(self._table_output.draw(update=update))
+        self._lines.charge(self._table_output.draw(update=update))
 
     def _draw_plot(self) -> None:
         assert self._plot_output is not None
-        self._batcher.charge(self._plot_output.draw_if_due())
+        self._lines.charge(self._plot_output.draw_if_due())
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)
-
-    def _new_batcher(self) -> Batcher:
-        settings = self._settings
-        prefixer = Prefixer(
-            color=settings.color != "never",
-            limit=int(settings.line_limit),
-        )
-        return Batcher(prefixer, rate=settings.output_rate, total=settings.output_limit)

@@ -32,6 +32,7 @@ class PlotOutput:
         self._rate = rate
         self._drawn = 0.0
         self._pause = _TICK
+        self._closed = False
         self._keeper: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -40,8 +41,10 @@ class PlotOutput:
 
     def draw_if_due(self) -> int:
         """Draw the changes, from time to time; return the number of bytes sent."""
-        if time.monotonic() - self._drawn < self._pause:
-            return 0
+        return self.draw() if time.monotonic() - self._drawn >= self._pause else 0
+
+    def draw(self) -> int:
+        """Draw the changes now; return the number of bytes sent."""
         began = time.monotonic()
         data = self.plot.draw()
         if data is None:
@@ -53,7 +56,13 @@ class PlotOutput:
         return size
 
     def closing_text(self) -> str:
-        """Return the final lines. Front ends that never replace an output show only these."""
+        """Return the final lines, and "" afterwards.
+
+        Front ends that never replace an output show only these.
+        """
+        if self._closed:
+            return ""
+        self._closed = True
         return self.plot.summary() + self.plot.closing_text()
 
     async def keep(self) -> None:
@@ -62,9 +71,7 @@ class PlotOutput:
         After an interrupt the job must still be stopped: then what the notebook keeps follows in
         the background.
         """
-        data = self.plot.draw()
-        if data is not None:
-            self._replace(data)
+        self.draw()
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
         me = asyncio.current_task()
         if me is None or not me.cancelling():

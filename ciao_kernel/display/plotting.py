@@ -84,7 +84,7 @@ class _LateProgress:
 
     def output(self, event: Output) -> None:
         if self._reader is None:
-            if not (_OF_MANY.search(event.data) or _OF_MANY.search(event.tail)):
+            if not (_tells(event.data) or _tells(event.tail)):
                 return
             from ciao_kernel.display.plot import training_progress
 
@@ -93,6 +93,11 @@ class _LateProgress:
 
     def done(self) -> Done | None:
         return self._reader.done() if self._reader else None
+
+
+def _tells(data: bytes) -> bool:
+    # The search costs as much as all else that happens to a line; most logs have no slash.
+    return b"/" in data and _OF_MANY.search(data) is not None
 
 
 def tells_progress(replica: Replica) -> bool:
@@ -137,17 +142,18 @@ class Curve:
         return len(self.steps)
 
 
-def read_curves(data: bytes) -> dict[str, Curve]:
+def read_curves(data: bytes, *, over: bool = False) -> dict[str, Curve]:
     """Return a curve for each number in the log of one replica, by its name.
 
     Args:
         data: The whole output of the replica so far.
+        over: Nothing more is written: the last line counts, even without a line feed.
     """
     from ciao_kernel.display.plot import log_curves
 
     return {
         name: Curve(series.axis, tuple(series.x), tuple(series.y))
-        for name, series in log_curves.read_all(data).items()
+        for name, series in log_curves.read_all(data, over=over).items()
     }
 
 

@@ -29,10 +29,11 @@ class UsageCells:
         self._known: dict[Replica, Usage] = {}
 
     def note(self, report: UsageReport) -> None:
-        """Note what some replicas use; the peak of one that is not measured any more stays."""
+        """Note what some replicas use; a peak stays: processes that have ended are not measured."""
         for one in report.replicas:
             old = self._known.get(one.replica, one)
-            peak, limit = one.peak or old.peak, one.limit or old.limit
+            peak = max(one.peak or 0, old.peak or 0) or None
+            limit = one.limit or old.limit
             self._known[one.replica] = replace(one, peak=peak, limit=limit)
             self._has_gpus |= bool(one.gpus)
 

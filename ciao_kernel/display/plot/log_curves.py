@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ciao_kernel.display.plot.log_line import OF_OBJECTS, Reading, normalize_name, read
 from ciao_kernel.display.plot.metrics import Metrics
@@ -16,6 +17,9 @@ _LAST_LINES = 4000
 """Lines at the end of a log whose names count; at the start Metrics has a limit of its own."""
 _PIECE = 1 << 20
 """Bytes that are read at a time."""
+_ENDS = (b"\n", b"\r", b"\b")
+"""Ends of a line, or of a state of a bar that writes over itself."""
+_END = re.compile(rb"[\n\r\x08]")
 _TRACEBACK = re.compile(
     rb"^(?P<rank>(?:\[rank\d{1,6}\]: )?)Traceback \(most recent call last\):\r?\n"
     rb"(?:(?P=rank)[ \t].*+\n)*",
@@ -35,13 +39,15 @@ _NO_METRIC = re.compile(
 """Words of names that are no metric, also in the line of a step."""
 
 
-def read_all(data: bytes) -> dict[str, Series]:
+def read_all(data: bytes, *, over: bool = False) -> dict[str, Series]:
     """Return a curve for each number that a replica has logged, the most frequent name first.
 
     The names are those of the first and the last thousands of lines.
 
     Args:
         data: The whole output of one replica.
+        over: Nothing more is written. Otherwise the last line may end in half a number, and only
+            the states of a bar in it count that others have followed.
     """
     data = _TRACEBACK.sub(b"", data)
     one = Replica("", 0)
@@ -51,14 +57,25 @@ def read_all(data: bytes) -> dict[str, Series]:
         last.add(one, b"\n".join(data[-_PIECE:].split(b"\n")[-_LAST_LINES:]))
     names = tuple(dict.fromkeys((*first.seen(_NAMES), *last.seen(_NAMES))))
     metrics = Metrics(names, points=_POINTS)
-    start = 0
-    while (end := data.rfind(b"\n", start, start + _PIECE) + 1) or (
-        end := data.find(b"\n", start) + 1
-    ):
-        metrics.add(one, data[start:end])
-        start = end
-    metrics.peek(one, data[start:])
+    for piece in _pieces(data, over=over):
+        metrics.add(one, piece)
     return {name: curves[one] for name, curves in metrics.curves.items() if one in curves}
+
+
+def _pieces(data: bytes, *, over: bool) -> Iterator[bytes]:
+    """Yield lines and states of bars, many at a time; what has no end yet only if it is over."""
+    start = 0
+    while start < len(data):
+        end = max(data.rfind(one, start, start + _PIECE) for one in _ENDS) + 1
+        if not end:  # a longer line
+            match = _END.search(data, start)
+            if match is None:
+                break
+            end = match.end()
+        yield data[start:end]
+        start = end
+    if over:
+        yield data[start:]
 
 
 def normalize(name: str) -> str:

@@ -41,6 +41,10 @@ _OF_NO_DATA = frozenset(("lr", "learning_rate", "time", "eta", "elapsed"))
 """Names whose meaning does not depend on the data set of the line."""
 _STEPS = ("global_step", "step", "iteration", "iter", "batch", "num_updates", "update")
 """Names of step counters, the best first."""
+_COUNTED = "steps"
+"""A step counter only at the begin of a line with a loss, as DeepSpeed writes it: ``steps: 10 loss:
+2.3``. Elsewhere it is a value, such as the length of an episode, or the number of all steps.
+"""
 _NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
 """Prefixes of two-word names that are not the current epoch: ``best epoch 1``."""
 _OF_MANY = ("over_", "per_")
@@ -79,6 +83,10 @@ _PROGRESS = re.compile(
     """,
     re.X,
 )
+_INNER = re.compile(
+    rf"[ \t]*+\][ \t]?\[[ \t]*+(?P<done>{_WHOLE})[ \t]*+/[ \t]*+(?P<total>{_WHOLE})[ \t]*+\]"
+)
+"""A counter in brackets behind another one: ``[0/5][50/1583]`` is epoch and step."""
 _ROUND = re.compile(r"(?:^|\] )\[(\d{1,15})\]\t")
 """A round of XGBoost or LightGBM. torchrun's number of a process has a space behind it."""
 _BEST_ROUND = ("est iteration is:", "est iteration:")
@@ -133,6 +141,8 @@ class Reading:
     epoch: float | None = None
     epochs: float | None = None
     """Total number of epochs, if the line has it: ``Epoch 1/3``."""
+    epochs_counted: bool = False
+    """True if :attr:`epochs` is their number also where they count from 0."""
     opens_epoch: bool = False
     """True if the line only opens an epoch: ``Epoch 1/3``."""
     precedes_summary: bool = False
@@ -149,6 +159,7 @@ def read(line: str) -> Reading:
     of = stem = ""
     kinds: set[str] = set()
     steps: dict[str, tuple[float, float | None]] = {}
+    counted: tuple[str, float, float | None] | None = None
     spans: list[tuple[int, int]] = []
     bar: tuple[float, float] | None = None
     for match in _PAIR.finditer(line):
@@ -182,12 +193,15 @@ def read(line: str) -> Reading:
                 bar = value, total
         elif name and not _is_not_value(line, match):
             found.marked |= match["mark"] is not None
-            if total:  # "Accuracy: 9900/10000" is a fraction.
-                value /= total
             kind = _kind(name, of)
             if kind is not None:
                 kinds.add(kind)
-            found.values[name if kind is None or name.startswith(kind) else kind + name] = value
+            key = name if kind is None or name.startswith(kind) else kind + name
+            if bare == _COUNTED and (len(spans) == 1 or total) and _is_counter(line, match):
+                counted = key, value, total
+            if total:  # "Accuracy: 9900/10000" is a fraction.
+                value /= total
+            found.values[key] = value
             if long := _longer(line, match.start(), written):
                 kind = _kind(long, of)
                 found.longer[long if kind is None or long.startswith(kind) else kind + long] = value
@@ -195,6 +209,9 @@ def read(line: str) -> Reading:
         (found.of,) = kinds - {"train_"} or {""}
     if steps:
         found.step, found.total = steps[min(steps, key=_STEPS.index)]
+    elif counted and any(map(LOSSES.search, found.values)):
+        key, found.step, found.total = counted
+        del found.values[key]
     elif bar:
         found.step, found.total = bar
     else:
@@ -204,6 +221,13 @@ def read(line: str) -> Reading:
     found.precedes_summary = line.rstrip().endswith(_BEST_ROUND)
     found.opens_epoch &= not found.values and found.step is None
     return found
+
+
+def _is_counter(line: str, match: re.Match[str]) -> bool:
+    """Return whether ``steps`` may be the current step, unlike ``warmup steps: 100``."""
+    marked = match["mark"] in (":", "=") or match["total"] is not None
+    near = abs(_float(match["number"])) < _FARTHEST and _float(match["total"] or "0") < _FARTHEST
+    return marked and near and not _longer(line, match.start(), match["name"])
 
 
 def _is_not_value(line: str, match: re.Match[str]) -> bool:
@@ -258,4 +282,18 @@ def _find_bar(line: str, spans: list[tuple[int, int]], found: Reading) -> None:
         inside = any(start <= bar.start() < end for start, end in spans)
         if not inside and done <= (done if total is None else total) < _FARTHEST:
             found.step, found.total = done, total
+            _find_inner(line, bar, found)
             break
+
+
+def _find_inner(line: str, bar: re.Match[str], found: Reading) -> None:
+    """Take a counter in brackets for the epoch if one of steps follows it directly."""
+    inner = _INNER.match(line, bar.end())
+    if inner is None or not line[: bar.start()].rstrip().endswith("["):
+        return
+    step, total = _float(inner["done"]), _float(inner["total"])
+    # Where the line names its epoch, a shorter one counts parts of a step: Epoch 3 [50/1000] [1/4].
+    if step <= total < _FARTHEST and (found.epoch is None or total >= (found.total or 0)):
+        if found.epoch is None:
+            found.epoch, found.epochs, found.epochs_counted = found.step, found.total, True
+        found.step, found.total = step, total

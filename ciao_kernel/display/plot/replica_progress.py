@@ -9,23 +9,20 @@ import math
 import re
 from dataclasses import dataclass
 
+from ciao_kernel.display.plot.bar_states import LONGEST, SkippedStates
 from ciao_kernel.display.plot.log_line import Reading, read
 from ciao_kernel.model.progress import Done
 
-ENDS = re.compile(rb"[\r\n]")
-"""Ends of a line, or of a state of a bar that writes over itself."""
-_LONGEST = 400
 _READINGS = 3
 """Readings before a time is told."""
-_SKIPPED = 4
-"""Bars of which the newest state is kept while a replica is not read."""
 _NEARLY = 0.05
 """Part of a bar that may be missing at its end: not each of its states is read."""
 _FALLS = 3
 """Falls of the step after which a bar is one of a loop: no training loses so much so often."""
 _ENDED = 100
 """Maximum number of ended bars that are known by their totals."""
-_OF_MANY = re.compile(rb"\d[ \t]{0,2}/[ \t]{0,2}(\d{1,15})")
+_VAIN = 100
+"""Lines in a row without a new step after which no training is expected behind an ended bar."""
 _DIGITS = re.compile(r"\D{0,100}")
 _OTHER = re.compile(r"\b(?:val|eval|test|sanity|predict)", re.I)
 """Begin of a word in front of a bar that is not the training's."""
@@ -66,8 +63,8 @@ class ReplicaProgress:
         self._backlog = backlog
         self.read_at = -math.inf
         """When a line was read that is neither the begin nor the end of an epoch."""
-        self._skipped: dict[bytes, bytes] = {}
-        """Newest states of bars that were not read, by total."""
+        self.skipped = SkippedStates()
+        """Of bars that were not read: one of them may be the last state of its bar."""
         self._bar = _Bar()
         self._epoch: float | None = None
         self._epochs: float | None = None
@@ -75,6 +72,12 @@ class ReplicaProgress:
         """Total, last step and readings of a longer bar than the one that counts."""
         self._left: dict[float, _Bar] = {}
         """Bars that were left for a longer one, by total: they may go on."""
+        self._unmeasured = (0.0, 0)
+        """Last step and number of lines behind an ended bar whose steps have no total."""
+        self._vain = 0
+        """Lines in a row behind an ended bar that had no new step."""
+        self.forgotten: set[float] = set()
+        """Totals of bars that were a preparation's: the training behind them has no total."""
         self._outer: float | None = None
         """Total of a bar that went on behind a longer one: that was a part of it."""
         self._ended: set[float] = set()
@@ -84,7 +87,8 @@ class ReplicaProgress:
         self._reopened = False
         """A line has opened this epoch behind its bar: the training begins again."""
         self._from_zero = False
-        """Epochs count from 0, and the last one is the total."""
+        """Epochs count from 0, and the last one is the total unless their number is it."""
+        self._counted = False
         self._first: float | None = None
         """When the first line came."""
 
@@ -97,7 +101,8 @@ class ReplicaProgress:
         """
         if _OTHER.search(line[: _DIGITS.match(line).end()]):  # type: ignore[union-attr]
             return
-        found = read(line[:_LONGEST])
+        found = read(line[:LONGEST])
+        self._forget_preparation(found)
         if found.epoch is not None and found.epochs and 0 < found.epochs >= found.epoch:
             self._enter(found)
         else:
@@ -113,18 +118,37 @@ class ReplicaProgress:
 
     def add_states(self, states: list[bytes], now: float) -> None:
         """Read states of bars, after the last ones of the bars that were not read."""
-        skipped, self._skipped = self._skipped, {}
-        for state in states:
-            skipped.pop(_total(state), None)
-        for state in (*skipped.values(), *states):
+        for state in (*self.skipped.take(states), *states):
             self.add(state.decode("utf-8", "replace"), now)
 
-    def skip(self, state: bytes) -> None:
-        """Keep the state of a bar until another one is read: it may be its last one."""
-        self._skipped.pop(_total(state), None)
-        self._skipped[_total(state)] = state
-        if len(self._skipped) > _SKIPPED:
-            del self._skipped[next(iter(self._skipped))]
+    def add_later(self, lines: list[bytes], now: float) -> bool:
+        """Read lines without a total, and return whether they had a new step of a training."""
+        count = self._unmeasured[1]
+        self.add_states(lines, now)
+        told = not self._bar.ended or self._unmeasured[1] > count
+        self._vain = 0 if told else self._vain + 1
+        return told
+
+    @property
+    def may_have_ended(self) -> bool:
+        """Return whether a bar may be over: then steps without a total tell something."""
+        ended = self._bar.ended and self._vain < _VAIN
+        return not self._epochs and (ended or bool(self.skipped))
+
+    def _forget_preparation(self, found: Reading) -> None:
+        """Forget an ended bar if the steps of a training without a total follow it."""
+        last, count = self._unmeasured
+        if self._epochs or not self._bar.ended:
+            self._unmeasured, self._vain = (0.0, 0), 0
+            return
+        if found.of or found.total or found.step is None or found.step == last:
+            return
+        self._unmeasured = (found.step, count + 1 if found.step > last else 1)
+        if self._unmeasured[1] >= _READINGS and self._bar.steps:
+            self._note_end(self._bar.steps)
+            self.forgotten |= {self._bar.steps} & self._ended
+            self._bar, self._outer = _Bar(), None
+            self._left.clear()
 
     def _enter(self, found: Reading) -> None:
         """Enter the epoch of a line."""
@@ -140,6 +164,7 @@ class ReplicaProgress:
         self._epoch, self._epochs = found.epoch, found.epochs
         self._opened = found.opens_epoch
         self._from_zero |= found.epoch == 0
+        self._counted = found.epochs_counted
 
     def _look_for_longer(self, found: Reading) -> None:
         """Leave a bar for a longer one that goes on, and return to it if it goes on itself.
@@ -195,6 +220,8 @@ class ReplicaProgress:
                 bar.of_loop = found.total in self._ended or bool(self._left)
             bar.falls += begins and not other
             bar.of_loop |= bar.falls >= _FALLS
+        elif not self._epochs:  # behind one that was forgotten
+            bar.of_loop |= found.total in self._ended
         if found.epoch is not None and not self._epochs:
             self._epoch = found.epoch
         bar.of_loop |= self._epoch is not None and not self._epochs
@@ -217,7 +244,7 @@ class ReplicaProgress:
             ended = bar.steps is None and not self._opened
             first = 0.0 if self._from_zero else 1.0
             before = (self._epoch or 0.0) - first + (1.0 if ended else 0.0)
-            whole = self._epochs - first + 1.0
+            whole = self._epochs - (1.0 if self._counted else first) + 1.0
             return min(1.0, (max(0.0, before) + (inside or 0.0)) / whole)
         return inside
 
@@ -261,15 +288,3 @@ class ReplicaProgress:
         elif share > bar.last[1]:
             bar.count += 1
         bar.last = (now, share)
-
-
-def newest_states(line: bytes) -> list[bytes]:
-    """Return the last states of a bar in a line that it writes over, the newest last."""
-    if not _OF_MANY.search(line):
-        return []
-    return list(filter(_OF_MANY.search, ENDS.split(line[-4 * _LONGEST :])))[-2:]
-
-
-def _total(state: bytes) -> bytes:
-    match = _OF_MANY.search(state)
-    return match[1] if match else b""

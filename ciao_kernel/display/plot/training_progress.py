@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from ciao_kernel.display.plot.replica_progress import ENDS, ReplicaProgress, newest_states
+from ciao_kernel.display.plot.bar_states import ENDS, newest_states, newest_step
+from ciao_kernel.display.plot.replica_progress import ReplicaProgress
 from ciao_kernel.model import Job, Output, Replica
 from ciao_kernel.model.progress import Done
 
 _LINES = 8
 """Newest lines of an event that are read, besides those that open an epoch."""
+_VAIN = 2
+"""Lines of an event without a new step after which no training is sought behind an ended bar."""
 _BACKLOG = 5.0
 """Seconds after the first line of an older job in which lines may be old: their times tell nothing.
 """
@@ -64,11 +67,15 @@ class TrainingProgress:
         opened = _EPOCH.finditer(before) if b"epoch" in before.lower() else ()
         for match in list(opened)[-1:]:
             known.add(match[0].decode("utf-8", "replace"), now)
+        vain = 0
         for line in (*lines, event.tail):
+            paused = now - known.read_at < _PAUSE
             if not (states := newest_states(line)):
-                continue
-            if now - known.read_at < _PAUSE and not _EPOCH.search(line):
-                known.skip(states[-1])
+                sought = vain < _VAIN and not paused and line is not event.tail
+                if sought and known.may_have_ended and (newest := newest_step(line)):
+                    vain += not known.add_later(newest, now)
+            elif paused and not _EPOCH.search(line):
+                known.skipped.add(states[-1])
             else:
                 known.add_states(states, now)
         if now - known.read_at >= _PAUSE:
@@ -77,8 +84,7 @@ class TrainingProgress:
     def done(self) -> Done | None:
         """Return how far the slowest replica is, of those whose lines tell it."""
         now = self._clock()
-        known = [found for one in self._replicas.values() if (found := one.done(now))]
-        return min(known, key=lambda one: one.share, default=None)
+        return min(_known(self._replicas.values(), now), key=lambda one: one.share, default=None)
 
 
 def of_logs(logs: Iterable[bytes], seconds: float) -> Done | None:
@@ -88,15 +94,30 @@ def of_logs(logs: Iterable[bytes], seconds: float) -> Done | None:
         logs: The end of the output of each replica.
         seconds: Time in which the whole work so far was done, with the start of the job.
     """
-    found = []
+    replicas = []
     for data in logs:
-        one = ReplicaProgress()
+        replicas.append(ReplicaProgress())
         for part in ENDS.split(data):
             if part.strip():
-                one.add(part.decode("utf-8", "replace"), 0.0)
-        if known := one.done(0.0):
-            # Of a training with an unknown number of epochs, the time tells nothing of one of them.
-            tells_time = known.share and not known.of_epoch
-            left = seconds * (1 - known.share) / known.share if tells_time else None
-            found.append(replace(known, left=left))
+                replicas[-1].add(part.decode("utf-8", "replace"), 0.0)
+    found = []
+    for known in _known(replicas, 0.0):
+        # Of a training with an unknown number of epochs, the time tells nothing of one of them.
+        tells_time = known.share and not known.of_epoch
+        left = seconds * (1 - known.share) / known.share if tells_time else None
+        found.append(replace(known, left=left))
     return min(found, key=lambda one: one.share, default=None)
+
+
+def _known(replicas: Collection[ReplicaProgress], now: float) -> list[Done]:
+    """Return how far those replicas are whose lines tell it.
+
+    Each replica shows the bar of a preparation, but often one alone logs the steps behind it.
+    """
+    forgotten = {total for one in replicas for total in one.forgotten}
+    known = [found for one in replicas if (found := one.done(now))]
+    return [
+        one
+        for one in known
+        if one.epochs or one.step is None or one.step != one.steps or one.steps not in forgotten
+    ]

@@ -17,7 +17,7 @@ from ciao_kernel.display.screen import Screen
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import JobFailed, describe
 from ciao_kernel.model import Job, Notice, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.session.failure import judge
+from ciao_kernel.session.failure.verdict import judge
 from ciao_kernel.session.following import Tails
 from tests.helpers.growth import is_linear
 from tests.helpers.torchrun_report import KILLED, STOPPED, report
@@ -227,7 +227,7 @@ def test_without_an_error_every_line_becomes_text(how: str) -> None:
 def test_a_held_traceback_is_seen_at_once_in_an_output_that_is_empty_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ciao_kernel.display.notebook._HIDDEN", 0.0)
+    monkeypatch.setattr("ciao_kernel.display.shown_lines._HIDDEN", 0.0)
 
     async def main() -> None:
         cell = Cell()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ciao_kernel.display.lines import Batcher, Prefixer, clean, plain
+from ciao_kernel.display.line_batches import Batcher
+from ciao_kernel.display.lines import Prefixer, clean, plain
 from ciao_kernel.model import Output, Replica
 from tests.helpers.colors import COLOR, uncolored
 from tests.helpers.growth import is_linear

@@ -15,6 +15,7 @@ import pytest
 from ciao_kernel.config import Settings
 from ciao_kernel.display.notebook import NotebookDisplay
 from ciao_kernel.display.table_output import _quiet_pause
+from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import (
     ALL_LINES,
     Job,
@@ -525,6 +526,28 @@ def test_the_last_lines_of_a_failed_job_stand_before_its_error() -> None:
         display.show(output(TWO, "behind"))
         await display.end()
         assert recorder.text.splitlines()[-1] == "[worker-1] behind"
+
+    asyncio.run(main())
+
+
+def test_the_curves_of_a_failed_job_stand_before_its_error() -> None:
+    async def main() -> None:
+        display, recorder = made(lines=1)
+        display.begin(replace(JOB, plot=("loss",)), ())
+        for step in range(1, 4):
+            display.show(output(ONE, f"step {step} loss {step}"))
+        display.show(status(State.FAILED, State.FAILED, decided=True))
+        assert display.conclude(JobFailed("it failed")) is False  # the cell ends here
+        *_, last, plot = recorder.text.splitlines()
+        assert last == "[worker-0] step 3 loss 3"
+        assert plot.startswith("%plot: loss")
+        assert recorder.tables[-1][2].endswith("-plot")
+        assert "<img" in recorder.html
+        display.show(output(TWO, "behind"))
+        await display.end()
+        assert recorder.text.splitlines()[-1] == "[worker-1] behind"
+        assert recorder.text.count("%plot:") == 1
+        assert "image/png" in recorder.tables[-1][1]
 
     asyncio.run(main())
 

@@ -69,6 +69,13 @@ def test_the_peak_outlives_the_replica() -> None:
     assert made.rows()[0].cells(SHOWN) == ("worker-0", "–", "–", "95Mi")
 
 
+def test_the_peak_does_not_fall_when_processes_of_a_replica_end() -> None:
+    made = table()
+    made.note_usage(UsageReport((Usage(ONE, 1.0, 90 * MI, 95 * MI),)))
+    made.note_usage(UsageReport((Usage(ONE, 1.0, 20 * MI, 30 * MI),)))
+    assert made.rows()[0].cells(SHOWN) == ("worker-0", "1.00", "20Mi", "95Mi")
+
+
 def test_gpus_have_a_column_where_there_is_one() -> None:
     made = table()
     assert "gpu" not in made.headings()

@@ -33,6 +33,27 @@ def test_an_unfinished_line_counts() -> None:
     assert math.isnan(read_curves(b"step 1 loss nan\n")["loss"].last)
 
 
+def test_each_state_of_an_open_bar_is_a_point_except_for_one_that_may_be_cut() -> None:
+    text = "\n" + "".join(f"\rstep {step}/100 loss {1 / step}" for step in range(1, 41))
+    running, ended = read_curves(text.encode()), read_curves(text.encode(), over=True)
+    assert [x for x, _ in running["loss"]] == list(range(1, 40))
+    assert list(ended["loss"]) == [(step, 1 / step) for step in range(1, 41)]
+
+
+def test_the_last_line_of_an_ended_job_needs_no_line_feed() -> None:
+    text = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.4}'
+    assert read_curves(text)["loss"].last == 0.5
+    assert read_curves(text, over=True)["loss"].last == 0.4
+
+
+def test_a_bar_longer_than_what_is_read_at_a_time_is_whole() -> None:
+    states = (f"\r{step}/9000 loss {step}{' ' * 200}" for step in range(1, 9001))
+    curve = read_curves("".join(states).encode(), over=True)["loss"]
+    assert curve.steps == curve.values == tuple(range(1, 9001))
+    long = f"step 1 loss 1 {' ' * 2**21}\nstep 2 loss 2\n".encode()
+    assert list(read_curves(long)["loss"]) == [(1, 1), (2, 2)]
+
+
 def test_a_name_at_the_end_of_a_long_log_is_found() -> None:
     steps = "".join(f"step {step} loss {step / 2} {'x' * 60}\n" for step in range(40_000))
     curves = read_curves(f"{steps}step 40000 val_loss 0.5\n".encode())

@@ -125,6 +125,38 @@ READ_IN_BRACKETS = {"loss": 0.31, "acc": 1, "lr": 0.1}
         ("10,000/20,000 [00:01<00:05, loss=-1,234,567e-6]", {"loss": -1.234567}, 10_000, None),
         ("step=1,loss=1,acc=2", {"loss": 1, "acc": 2}, 1, None),
         ("step 1, loss 0.31, acc 1, lr 2", {"loss": 0.31, "acc": 1, "lr": 2}, 1, None),
+        # Two counters in brackets are epoch and step: PyTorch's DCGAN.
+        ("[0/5][50/1583]\tLoss_D: 1.25\tLoss_G: 3.5", {"loss_d": 1.25, "loss_g": 3.5}, 50, 0),
+        ("[ 3/5] [ 50/1583] loss 0.31", {"loss": 0.31}, 50, 3),
+        ("Epoch 7 [2/4][50/100] loss 0.31", {"loss": 0.31}, 50, 7),
+        ("[3/10][INFO] [5/7] loss 0.31", {"loss": 0.31}, 3, None),
+        ("[1/2][60/50] loss 0.31", {"loss": 0.31}, 1, None),
+        ("[4/4][1/4] loss 0.31", {"loss": 0.31}, 1, 4),
+        ("[50/1000] [1/4] loss 0.31", {"loss": 0.31}, 1, 50),
+        ("Epoch 3 [50/1000] [1/4] loss 0.31", {"loss": 0.31}, 50, 3),  # a step and its parts
+        ("[24/25][3/16]\tLoss: 0.31", {"loss": 0.31}, 3, 24),
+        ("Epoch 1/5, Steps: 10/100, loss: 0.3", {"loss": 0.3}, 10, 1),
+        # DeepSpeed's steps, and those of a line of settings.
+        (
+            "steps: 10 loss: 2.3125 iter time (s): 0.5 samples/sec: 12.5",
+            {"loss": 2.3125, "samples_sec": 12.5},
+            10,
+            None,
+        ),
+        ("Namespace(steps=1000, lr=0.1)", {"steps": 1000, "lr": 0.1}, None, None),
+        ("warmup steps: 100, loss: 1", {"steps": 100, "loss": 1}, None, None),
+        ("all steps 100, loss 1", {"steps": 100, "loss": 1}, None, None),
+        ("step 5 steps: 1000 loss: 1", {"steps": 1000, "loss": 1}, 5, None),
+        ("steps: 1e20 loss: 1", {"steps": 1e20, "loss": 1}, None, None),
+        ("Steps: 5/10 loss: 1", {"loss": 1}, 5, None),
+        ("Steps: 5/10 reward: 3.0", {"steps": 0.5, "reward": 3}, None, None),
+        # The length of an episode.
+        (
+            "Episode 3  steps: 150  reward: 5  loss: 0.3",
+            {"episode": 3, "steps": 150, "reward": 5, "loss": 0.3},
+            None,
+            None,
+        ),
         # With a decimal comma, or behind an index, the first digits are not the value.
         ("step=1,loss=0,123,acc=1,2345,auc=-1,234,5,lr=3", {"lr": 3}, 1, None),
         ("Epoch 3 loss 0,31 (0,35)", {}, None, 3),
@@ -210,6 +242,10 @@ def test_a_line_is_read(
 ) -> None:
     found = read(line)
     assert (found.values, found.step, found.epoch) == (values, step, epoch)
+
+
+def test_values_stand_in_their_order() -> None:
+    assert [*read("Steps: 5/10 reward: 3.0").values] == ["steps", "reward"]
 
 
 def test_a_name_may_be_two_words() -> None:

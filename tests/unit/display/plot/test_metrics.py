@@ -42,6 +42,18 @@ def test_steps_that_begin_again_in_each_epoch_go_on() -> None:
     assert curve(*bars) == [(10, 10), (20, 20), (30, 10), (40, 20)]
 
 
+def test_two_counters_in_brackets_are_epoch_and_step() -> None:
+    dcgan = [f"[{e}/3][{n}/100]\tLoss_D: {e + n}" for e in range(3) for n in (0, 50, 99)]
+    points = curve(*dcgan, wish="loss_d")
+    assert [y for _, y in points] == [0, 50, 99, 1, 51, 100, 2, 52, 101]
+    assert [x for x, _ in points] == [0, 50, 99, 100, 150, 199, 200, 250, 299]
+
+
+def test_steps_of_settings_do_not_move_a_training_with_epochs() -> None:
+    lines = ["Namespace(steps=1000, lr=0.1)", "Epoch 1 loss 3 lr 0.1", "Epoch 2 loss 2 lr 0.1"]
+    assert curve(*lines) == [(1, 3), (2, 2)]
+
+
 def test_steps_that_count_from_0_in_each_epoch_lose_none() -> None:
     one_each = [f"Epoch {e}, Batch 0, Loss: {9 - e}" for e in range(8)]
     assert curve(*one_each) == [(e, 9 - e) for e in range(8)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ciao_kernel.display.plot.replica_progress import ReplicaProgress
 from ciao_kernel.display.plotting import progress_of, read_progress
 from ciao_kernel.display.table import Table
 from ciao_kernel.display.training_text import progress_text
@@ -332,3 +333,95 @@ def test_a_bar_from_before_the_first_epoch_does_not_stay() -> None:
     known = list(replay([*download, (begin, "\nEpoch 1/2\n"), *epoch]))
     assert (known[-1][1].step, known[-1][1].steps) == (50, 200)
     assert known[-1][1].share == pytest.approx(0.125)
+
+
+LOADED = [(n * 0.01, bar(n, 4, "Loading checkpoint shards: ")) for n in range(5)]
+"""The bar of a preparation; its last state comes too soon to be read."""
+
+
+def logged(first: int, last: int, begin: float = 1.0) -> list[tuple[float, str]]:
+    """Lines of a training without a total, one a second."""
+    return [(begin + n - first, f"step {n} loss 0.5\n") for n in range(first, last)]
+
+
+def test_the_ended_bar_of_a_preparation_does_not_stay_over_steps_without_a_total() -> None:
+    pieces = [*LOADED, (0.5, "\n"), *logged(1, 20)]
+    known = dict(replay(pieces))
+    assert max(known) == 2.0
+    at_once = [*LOADED, (1.0, "\nstep 1\nstep 2\nstep 3\n")]
+    assert max(dict(replay(at_once))) < 1.0
+    log = "".join(text for _, text in pieces).encode()
+    assert read_progress([log], 30.0) is None
+
+
+def test_an_ended_bar_stays_over_lines_that_are_no_steps_of_a_training() -> None:
+    bars = timed(("", 100, 100))
+    later = ["saved at step 100", "step 100 loss 0.5", "val step 101", "val step 102", "step 12 x"]
+    known = list(replay([*bars, (40.0, "\n"), *((41.0, f"{one}\n") for one in later)]))
+    assert known[-1][0] == 41.0
+    assert known[-1][1].share == 1.0
+
+
+def test_lines_behind_an_ended_bar_are_read_no_longer_when_none_has_a_new_step() -> None:
+    """A thousand replicas may write such lines for hours."""
+    known = ReplicaProgress()
+    known.add("4/4 [00:01<00:00]", 0.0)
+    found = [known.add_later([b"validation step 7"], 0.0) for _ in range(99)]
+    assert not any(found)
+    assert known.may_have_ended
+    assert not known.add_later([b"validation step 7"], 0.0)
+    assert not known.may_have_ended
+    known.add("1/8", 0.0)
+    known.add("8/8", 0.0)  # another bar, and behind it the training
+    assert known.may_have_ended
+    assert [known.add_later([f"step {n}".encode()], 0.0) for n in (1, 2, 3)] == [True] * 3
+    assert known.done(0.0) is None
+
+
+@pytest.mark.parametrize(("others", "forgotten"), [(1, True), (2, False)])
+def test_few_lines_of_an_event_are_read_in_search_of_a_training(
+    others: int, forgotten: bool
+) -> None:
+    event = "iteration took 2 s\n" * others + "step 1\nstep 2\nstep 3\n"
+    assert (max(dict(replay([*LOADED, (1.0, f"\n{event}")]))) < 1.0) == forgotten
+
+
+def test_a_bar_that_goes_on_beside_lines_with_steps_stays() -> None:
+    pieces = [
+        piece
+        for n in range(1, 30)
+        for piece in ((n + 0.0, bar(n, 40)), (n + 0.5, f"\rstep {n} loss 0.5\n"))
+    ]
+    assert list(replay(pieces))[-1][1].step == 29
+
+
+def test_an_evaluation_of_a_training_without_a_total_is_a_loop_as_soon_as_it_comes_again() -> None:
+    evaluation = timed(("", 10, 10), every=1.0)
+    first = [(20.0 + now, text) for now, text in evaluation]
+    second = [(60.0 + now, text) for now, text in evaluation]
+    known = dict(replay([*first, (35.0, "\n"), *logged(1, 9, 36.0), *second]))
+    assert {now for now in known if 38 <= now < 60} == set()
+    assert {done.of_epoch for now, done in known.items() if now > 60} == {True}
+    assert max(known) == 69.0  # the end of a bar that was forgotten tells nothing
+
+
+def test_the_bar_of_a_preparation_is_known_by_the_replica_that_logs_the_steps() -> None:
+    now = [0.0]
+    progress = progress_of(Job("mine", "fake", "python", (WORKER, OTHER), 0.0), lambda: now[0])
+    for replica in (WORKER, OTHER):
+        progress.output(Output(replica, b"4/4 [00:01<00:00]\n", 1))
+    assert progress.done()
+    for n in (1, 2, 3):
+        now[0] += 1
+        progress.output(Output(WORKER, f"step {n} loss 0.5\n".encode(), 1))
+    assert progress.done() is None
+    assert read_progress([b"4/4\nstep 1\nstep 2\nstep 3\n", b"4/4\n"], 30.0) is None
+
+
+def test_a_number_of_epochs_is_that_also_where_they_count_from_0() -> None:
+    pieces = [
+        (float(e * 100 + n), f"[{e}/5][{n}/100]\tLoss_D: 1\n") for e in range(5) for n in range(100)
+    ]
+    known = dict(replay(pieces))
+    assert (known[250.0].share, known[250.0].epoch) == (0.5, 2)
+    assert known[499.0].share == pytest.approx(0.998)
