@@ -113,15 +113,17 @@ async def _execute(args: argparse.Namespace) -> int:
     session = Session(
         Registry(), Owner(f"{current_user()} terminal {os.getpid()}", os.getpid()), settings
     )
+    folder, removed = _here()
     caller = commands.Caller(
         session,
         display,
         _write,
-        _here(),
+        folder,
         terminal=True,
         piped=not sys.stdout.isatty(),
         color=uses_color(settings, sys.stdout),
         ask=_ask if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() else None,
+        folder_removed=removed,
     )
     work = asyncio.ensure_future(args.run(args, caller))
     try:
@@ -152,15 +154,17 @@ def _fail(error: CiaoError, settings: Settings | None) -> int:
     return _USAGE if isinstance(error, UsageError) else _FAILED
 
 
-def _here() -> Path:
-    """Return the working directory, or the home folder if the working directory was removed.
+def _here() -> tuple[Path, bool]:
+    """Return the working directory, and whether it was removed: then it is the home folder.
 
     Commands that need no working directory can then still run.
     """
     try:
-        return Path.cwd()
+        return Path.cwd(), False
     except FileNotFoundError:
-        return Path.home()
+        from ciao_kernel.home_folder import home
+
+        return home(), True
 
 
 @contextlib.contextmanager

@@ -141,14 +141,20 @@ def open_file(path: Path, folder: int | None = None) -> int:
     return _regular(descriptor, path)
 
 
-def open_to_append(path: Path) -> int:
-    """Open a file of this user to append bytes, and return its descriptor; create a missing file.
+def open_to_append(path: Path, *, read: bool = False, create: bool = True) -> int:
+    """Open a file of this user to append bytes, and return its descriptor.
+
+    Args:
+        path: The file.
+        read: Whether the descriptor is also for reading.
+        create: Whether to create a missing file; FileNotFoundError otherwise.
 
     Raises:
         Untrusted: Something else is in its place, or it belongs to another user.
         OSError: It cannot be opened.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT
+    flags = (os.O_RDWR if read else os.O_WRONLY) | os.O_APPEND | _NO_WAIT
+    flags |= os.O_CREAT if create else 0
     try:
         descriptor = _regular(os.open(path, flags, _FILE), path)
     except OSError as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent import futures
+from functools import partial
 from pathlib import Path
 
+from ciao_kernel.api import job_logs
 from ciao_kernel.api.client import Client
 from ciao_kernel.api.job_metrics import JobMetrics
 from ciao_kernel.api.known_status import KnownStatus
@@ -17,13 +17,9 @@ from ciao_kernel.display.plotting import read_curves, read_progress, tells_progr
 from ciao_kernel.errors import BackendError, CiaoError, JobError, NoSuchJob
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.progress import Done, best_known
-from ciao_kernel.model.queries import WHOLE_LOG, LogOptions
+from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.model.times import age
-from ciao_kernel.session.session import Session
-from ciao_kernel.session.warm import logs as warm_logs
 
-_AT_ONCE = 16
-"""Number of logs that are requested at a time."""
 _NEWEST = 2000
 """Lines of each log that are read for the progress."""
 
@@ -70,7 +66,9 @@ class JobHandle:
     ) -> None:
         self._job, self._client = job, client
         self._known = KnownStatus(job, status, client, error)
-        self._following: Future[JobResult] | None = None
+        self._following: futures.Future[JobResult] | None = None
+        self._waited = False
+        """True if a wait has told its end, with all lines and files."""
         self._metrics: JobMetrics | None = None
         """The metrics of an ended job, whose logs do not change."""
 
@@ -145,16 +143,19 @@ class JobHandle:
     def metrics(self) -> JobMetrics:
         """Numbers that its replicas have logged: ``_job.metrics["loss"]["worker-0"].last``.
 
-        They are read from the logs in the way of ``%plot``, whether or not the cell has one.
+        They are read from the logs in the way of ``%plot``, whether or not the cell has one. A log
+        that cannot be read is left out, with a warning.
+
+        Raises:
+            BackendError: No log can be read.
         """
         if self._metrics is not None:
             return self._metrics
         self._known.confirmed()
         over = self._known.is_last
-        # One log at a time: each may have gigabytes.
-        curves = {str(one): read_curves(self._read([one])[0]) for one in self._job.replicas}
+        curves = job_logs.converted(self._client, self._job, partial(read_curves, over=over))
         metrics = JobMetrics(curves)
-        if over:
+        if over and len(curves) == len(self._job.replicas):
             self._metrics = metrics
         return metrics
 
@@ -167,7 +168,8 @@ class JobHandle:
         """
         status = self._known.confirmed()
         training = [one for one in self._job.replicas if tells_progress(one)]
-        logs = self._read(training, LogOptions(tail=_NEWEST))
+        options = LogOptions(tail=_NEWEST)
+        logs = job_logs.read(self._client, self._job, training, options)
         return best_known(read_progress(logs, _duration(self._job, status)), status.told)
 
     @property
@@ -180,6 +182,8 @@ class JobHandle:
 
     def logs(self, replica: str | Replica = "", *, tail: int | None = None) -> str:
         """Return the output of one replica, or of all with the prefix ``[worker-0]``.
+
+        A log that cannot be read is left out, with a warning.
 
         Args:
             replica: A replica such as ``worker-0`` or a role such as ``worker``; "" means all.
@@ -197,9 +201,8 @@ class JobHandle:
             known = ", ".join(map(str, self._job.replicas))
             raise ValueError(f"{self.name} has no replica {named}. There are: {known}.")
         self._known.confirm()
-        texts = [
-            data.decode("utf-8", "replace") for data in self._read(chosen, LogOptions(tail=tail))
-        ]
+        logs = job_logs.read(self._client, self._job, chosen, LogOptions(tail=tail))
+        texts = [data.decode("utf-8", "replace") for data in logs]
         if named == str(chosen[0]):
             return texts[0]
         return "".join(
@@ -217,7 +220,8 @@ class JobHandle:
         An interrupt or a timeout ends only the wait; the job keeps running.
 
         Args:
-            timeout: Maximum number of seconds; None waits for ever.
+            timeout: Maximum number of seconds; None waits for ever. The last lines and files of a
+                job that is over are waited for in any case.
             check: Raise the error of a failed job, as its own cell would.
 
         Raises:
@@ -226,18 +230,24 @@ class JobHandle:
             TimeoutError: It still runs.
             BackendError: Its state cannot be read.
         """
-        if self._job.warm_run and self._known.is_last:
-            # Its name is that of replicas, which may wait for long.
+        # The name of a run is that of replicas, which may wait for long.
+        if (self._job.warm_run or self._waited) and self._known.is_last:
             return self._known.end(check=check)
-        if self._following is None or self._following.done():
+        if self._following is None:
             self._following = self._client.start(self._known.follow)
+        following = self._following
+        # The future stays when a wait ends: the next wait does not read all lines again.
+        if not futures.wait([following], timeout).done:
+            self._known.soon()
+            if not self._known.is_last:
+                raise TimeoutError(f"{self.name} still runs after {timeout:g} s.")
+            if self._job.warm_run:
+                return self._known.end(check=check)
+            futures.wait([following])
+        self._following = None
         try:
-            # The future stays when a wait ends: the next wait does not read all lines again.
-            self._known.status = self._client.result(self._following, timeout).status
-        except TimeoutError:
-            if self._following.done():
-                raise
-            raise TimeoutError(f"{self.name} still runs after {timeout:g} s.") from None
+            self._known.status = self._client.result(following).status
+            self._waited = True
         except NoSuchJob:
             if not self._known.status.state.over:
                 raise
@@ -246,6 +256,7 @@ class JobHandle:
             raise
         except CiaoError as error:
             self._known.note_end(error)
+            self._waited = True
             if check:
                 raise
         return self._known.status.state
@@ -271,25 +282,6 @@ class JobHandle:
         from ciao_kernel.display.html_table import job_html
 
         return job_html(self._job, self._known.soon())
-
-    def _read(self, replicas: Sequence[Replica], options: LogOptions = WHOLE_LOG) -> list[bytes]:
-        """Return the logs of some replicas; a replica that has none is empty."""
-
-        async def read(session: Session) -> list[bytes]:
-            backend = session.backend(self._job.backend)
-            found: list[bytes | BaseException] = []
-            for start in range(0, len(replicas), _AT_ONCE):
-                some = replicas[start : start + _AT_ONCE]
-                run = self._job.warm_run or None
-                asked = (warm_logs.read(backend, self._job, one, options, run) for one in some)
-                found += await asyncio.gather(*asked, return_exceptions=True)
-            faults = [one for one in found if isinstance(one, BaseException)]
-            others = [one for one in faults if not isinstance(one, BackendError)]
-            if others or (faults and len(faults) == len(found)):
-                raise (others or faults)[0]
-            return [b"" if isinstance(one, BaseException) else one for one in found]
-
-        return self._client.run(read)
 
 
 def _duration(job: Job, status: Status) -> float:

@@ -10,6 +10,7 @@ from ciao_kernel.api.client import Client, NoDisplay
 from ciao_kernel.errors import CiaoError, JobFailed, JobLost, JobStopped, NoSuchJob
 from ciao_kernel.model import Job, JobResult, State, Status
 from ciao_kernel.model.queries import Where
+from ciao_kernel.session import next_tries
 from ciao_kernel.session.session import Session
 
 _SOON = 2.0
@@ -37,14 +38,19 @@ class KnownStatus:
         self.status = status
         self._error = error
         self._job, self._client = job, client
+        self._newest = job
+        """Its newest known try."""
         self._where = Where.of(job)
 
     @property
     def is_last(self) -> bool:
         """Return whether nobody knows a newer status of the job.
 
-        The name of a run belongs to its replicas, which wait for the next one.
+        The name of a run belongs to its replicas, which wait for the next one. The error of a
+        cell is the word of a follower that no other try comes.
         """
+        if self._error is None and next_tries.may_follow(self._newest, self.status):
+            return False
         return is_final(self.status) or bool(self._job.warm_run and self.status.state.over)
 
     def newest(self) -> Status:
@@ -115,14 +121,18 @@ class KnownStatus:
         return await session.attach(self._job.name, shown, where=self._where, folder=folder)
 
     async def stop(self, session: Session) -> None:
-        """Stop the job, for :meth:`.Client.run`."""
-        backend, job, _ = await session.find(self._job.name, self._where)
+        """Stop the job, for :meth:`.Client.run`; a failed one if its next try may be on its way."""
+        backend, job, status = await session.find(self._job.name, self._where)
         self._check(job)
+        grace = session.settings.grace(job.grace)
+        if is_final(status) and not next_tries.is_due(job, status, grace, time.time()):
+            return
         await backend.stop(job, "stopped from Python")
 
     async def _ask(self, session: Session) -> Status:
         _, job, status = await session.find(self._job.name, self._where)
         self._check(job)
+        self._newest = job
         return status
 
     def _check(self, found: Job) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ciao_kernel.api.client import Client
 from ciao_kernel.api.job_handle import JobHandle
-from ciao_kernel.errors import Incomplete
+from ciao_kernel.errors import Incomplete, UsageError
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.session.session import Session
@@ -24,11 +24,18 @@ def find(client: Client, name: str, where: Where) -> JobHandle:
 
     Raises:
         NoSuchJob: No job has that name; the hint suggests the closest name.
-        UsageError: Several jobs in different places have that name.
+        UsageError: Several jobs in different places have that name, or there is no such backend.
     """
 
     async def ask(session: Session) -> tuple[Job, Status]:
-        _, job, status = await session.find(name, where)
+        try:
+            _, job, status = await session.find(name, where)
+        except UsageError as error:
+            if where.backend:
+                raise
+            # The hint has options of a command line.
+            hint = f'Name its backend: ciao_kernel.job("{name}", backend="local"), for example.'
+            raise UsageError(error.message, hint) from None
         return job, status
 
     job, status = client.run(ask)
@@ -45,6 +52,7 @@ def find_all(client: Client, where: Where, *, mine: bool) -> JobList:
 
     Raises:
         BackendError: A backend does not answer.
+        UsageError: There is no such backend.
     """
 
     async def ask(session: Session) -> Iterable[tuple[Job, Status]]:

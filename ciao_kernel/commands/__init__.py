@@ -7,15 +7,16 @@ verb needs one file and one row in :data:`.verb_table.VERBS`.
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ciao_kernel.commands import wrong_words
 from ciao_kernel.commands.verb_table import VERBS
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import EnvironmentFault, UsageError
+from ciao_kernel.user_path import expanded
 
 if TYPE_CHECKING:
     from ciao_kernel.model import JobResult
@@ -35,12 +36,6 @@ Completion by Tab: add this line to ~/.bashrc or ~/.zshrc
   eval "$(register-python-argcomplete ciao)"
 """
 
-_TYPES = {
-    "invalid float value: ": "expected a number, not ",
-    "invalid int value: ": "expected a whole number, not ",
-}
-"""Words of argparse, and plainer ones."""
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -51,6 +46,7 @@ class Caller:
     write: Callable[[str], Any]
     """Writes text unchanged; a line must end with a line feed."""
     folder: Path
+    """The working folder, for what needs none; :meth:`folder_of` is for paths of the user."""
     terminal: bool = False
     """True for the command ``ciao``, whose settings end with the command."""
     piped: bool = False
@@ -61,6 +57,24 @@ class Caller:
     """Shows a question and returns the line that a person types; None if nobody can answer."""
     console: Console | None = None
     """Where prompts of replicas are opened in a notebook; None if it has no input."""
+    folder_removed: bool = False
+    """True if the working folder was removed; :attr:`folder` is another one then."""
+
+    def folder_of(self, path: str = "") -> Path:
+        """Return the folder that a path of the user is relative to.
+
+        Args:
+            path: The path; "" stands for paths that are not known yet.
+
+        Raises:
+            EnvironmentFault: The path is relative, and the working folder was removed.
+            UsageError: It begins with a home folder that does not exist.
+        """
+        if self.folder_removed and not expanded(path).is_absolute():
+            raise EnvironmentFault(
+                "the working directory was removed.", "`cd` to it again, or to another folder."
+            )
+        return self.folder
 
     @property
     def prompts(self) -> Console | Elsewhere | None:
@@ -101,12 +115,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError instead of ending the process, which may be a kernel."""
-        hint = f"`{self.prog} --help` shows the usage."
-        for theirs, ours in _TYPES.items():
-            message = message.replace(theirs, ours)
-        if message.startswith("argument --args: expected one"):
-            hint = f"If the value begins with a dash: --args='--epochs 3'. {hint}"
-        raise UsageError(f"{self.prog}: {message}.", hint)
+        message, hint = wrong_words.explained(message, self._option_string_actions)
+        raise UsageError(f"{self.prog}: {message}.", f"{hint}`{self.prog} --help` shows the usage.")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the command, not the process."""
@@ -131,14 +141,14 @@ class Parser(argparse.ArgumentParser):
         return True
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Raise UsageError for unknown words, with a similar option as a hint."""
-        word = words[0].partition("=")[0]
-        near = difflib.get_close_matches(word, self._option_string_actions, n=1)
-        hint = f"Did you mean {near[0]}? " if near and word.startswith("-") else ""
-        if " -- " in (self.usage or "") and not hint:
-            hint = "Write a command after --. "
-        raise UsageError(
-            f"{self.prog}: unknown argument {word}.", f"{hint}`{self.prog} --help` lists arguments."
+        """Raise UsageError for unknown words, with what may be meant as a hint."""
+        name, equals, _ = words[0].partition("=")
+        hint = wrong_words.for_word(
+            words[0], self.prog, self.usage or "", self._option_string_actions
+        )
+        raise UsageError(  # no value is shown: it may be a password
+            f"{self.prog}: unknown argument {name}{'=…' if equals else ''}.",
+            f"{hint}`{self.prog} --help` lists arguments.",
         )
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -202,8 +212,8 @@ def parse(
         words = [*filter(None, [words[0].rstrip("?")]), "--help"]
     first = next((word for word in words if prog.startswith("%") or word not in _VERBOSE), "--help")
     if first not in (*VERBS, "-h", "--help", "--version"):
-        near = difflib.get_close_matches(first, VERBS, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
+        near = wrong_words.for_verb(first)
+        hint = f"Did you mean {near}? " if near else ""
         raise UsageError(
             f"{prog} has no {'option' if first.startswith('-') else 'verb'} {first}.",
             f"{hint}`{prog} --help` lists all verbs.",

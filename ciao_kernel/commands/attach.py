@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.job_json import reported
 from ciao_kernel.commands.shared_arguments import (
-    add_job,
     add_lines,
+    add_member,
     add_output,
-    add_replica,
     add_since,
     chosen,
     line_count,
     moment,
+    take_replica,
     where,
 )
 from ciao_kernel.errors import BackendError, NoSuchJob
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the job, ``--replica``, ``--lines``, ``--since`` and ``--output``."""
     text = "the job; by default the last job that ran here, or else your newest job"
-    add_job(verb, nargs="?", default="", help=text)
-    add_replica(verb)
+    add_member(verb, nargs="?", default="", help=text)
     add_lines(verb)
     add_since(verb)
     add_output(verb)
@@ -38,6 +37,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
+    take_replica(args)
     since, place, lines = moment(args.since), where(args), line_count(args.lines)
     name = args.name
     if not name:
@@ -57,7 +57,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         console=caller.console,
         found=(backend, job),
     )
-    return await reported(following, args, caller, job.name)
+    return await reported(following, args, caller, job)
 
 
 async def _last(session: Session, place: Where) -> Job:

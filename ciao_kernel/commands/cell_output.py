@@ -1,9 +1,4 @@
-"""Output of a command in a cell, as fast as Jupyter passes it on, up to a limit.
-
-Jupyter Server drops messages when a kernel sends more than 1,000,000 bytes a second, counted over
-three seconds (``ZMQChannelsHandler.iopub_data_rate_limit``): of a longer text nothing would be
-shown.
-"""
+"""Output of a command in a cell, as fast as Jupyter passes it on, up to a limit."""
 
 from __future__ import annotations
 
@@ -14,11 +9,10 @@ from collections.abc import Callable
 
 from ciao_kernel.config import Settings
 from ciao_kernel.display.lines import plain, wire_size
+from ciao_kernel.display.message_rate import MessageRate
 
 _BATCH = 0.1
 """Seconds between two writes."""
-_BURST = 0.5
-"""Seconds of the rate that may be written at once."""
 
 
 class CellOutput:
@@ -38,8 +32,7 @@ class CellOutput:
         limit: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._write, self._rate, self._room, self._clock = write, rate, limit, clock
-        self._credit, self._counted = rate * _BURST, clock()
+        self._write, self._room, self._rate = write, limit, MessageRate(rate, clock)
         self._left_out = 0
         self._text = ""
         """What has come and may change: the end of a progress bar counts."""
@@ -89,19 +82,16 @@ class CellOutput:
 
     def _within_rate(self) -> str:
         """Take what may be written now."""
-        now, most = self._clock(), self._rate * _BURST
-        self._credit = min(most, self._credit + self._rate * (now - self._counted))
-        self._counted = now
-        room = int(self._credit)
+        room = int(self._rate.room())
         shown = self._ready[: room + 1]
         while (size := wire_size(shown)) > room:
             shown = shown[: max(0, min(len(shown) - 1, len(shown) * room // size))]
         if len(shown) < len(self._ready):
             # Lines stay whole, unless one alone is longer than all that may be written at once.
             cut = shown.rfind("\n") + 1
-            shown = shown[:cut] if cut or self._credit < most else shown
+            shown = shown[:cut] if cut or room < int(self._rate.burst) else shown
         self._ready = self._ready[len(shown) :]
-        self._credit -= wire_size(shown)
+        self._rate.spend(wire_size(shown))
         return shown
 
     async def drain(self) -> None:

@@ -69,8 +69,8 @@ def processes(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[st
         if job.name == name and replica in map(str, job.replicas):
             count = stored_header.text(job.header, "nprocPerNode") or ""
             # The header may be foreign.
-            ranks = range(int(count)) if re.fullmatch("[0-9]{1,3}", count) else ()
-            names = [f"{name}/{replica}.{rank}" for rank in ranks]
+            ranks = range(int(count)) if re.fullmatch("[0-9]{1,3}", count) else range(0)
+            names = [f"{name}/{replica}.{rank}" for rank in ranks if len(ranks) > 1]
             found += [one for one in names if one.startswith(prefix)]
     return found
 
@@ -103,7 +103,7 @@ def backends(prefix: str, **_: Any) -> list[str]:
     """Return names of backends."""
     from ciao_kernel.session.plugin_registry import Registry
 
-    return [name for name in Registry().backend_names if name.startswith(prefix)]
+    return [name for name in Registry().names("backends") if name.startswith(prefix)]
 
 
 def files(*endings: str) -> Completer:

@@ -15,6 +15,7 @@ from ciao_kernel.config.setting_types import Images
 from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.spelling import key
+from ciao_kernel.session import named_plugins
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -58,6 +59,13 @@ def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) ->
     new = old.with_values(values, "ciao config" if caller.terminal else "%ciao config")
     known = {key(one.name): one.name for one in fields(Settings)}
     changed = [known[name] for name in dict.fromkeys(map(key, values))]
+    notices: list[str] = []
+    for name in (one for one in changed if one in named_plugins.SETTINGS):
+        fault = named_plugins.fault(name, new, caller.session.registry)
+        if fault and name not in named_plugins.OF_LATER:
+            raise fault
+        if fault:
+            notices.append(f"{fault.message} {fault.hint}\n")
     save = args.save or caller.terminal
     if save:
         file = config.config_files()[1]
@@ -69,7 +77,10 @@ def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) ->
     names = {config.shown_name(name) for name in changed}
     if args.output == "json":
         caller.write(_json(row for row in new.rows() if row[0] in names))
-    elif save:
+        return
+    for notice in notices:
+        caller.write(notice)
+    if save:
         caller.write(f"saved in {file}\n")
         for name in changed:
             if caller.terminal and (origin := old.origins.get(name, "")).startswith("$"):

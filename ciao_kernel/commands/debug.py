@@ -128,7 +128,8 @@ def _check(answer: str, job: Job, named: str) -> None:
     if answer == "none":
         raise UsageError(
             f"{named} has no debugger.",
-            "Python must run in it, and its job must be made without %inspect=off and %warm.",
+            "Python 3.8 or newer must run in it, and its job must be made without %inspect=off and "
+            "%warm. Python or the C library must be able to make a file in memory (memfd_create).",
         )
     raise UsageError(
         f"there is no process {named}.", f"`%ciao describe {job.reference}` shows its status."

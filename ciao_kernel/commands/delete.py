@@ -1,7 +1,7 @@
 """``ciao delete NAME …``: stop jobs and remove what they left.
 
 Jobs that are named are deleted at once. ``--finished`` may mean many jobs with their models, so it
-lists them and asks.
+lists them and asks. Meanwhile a job with ``%retries`` may start again: it is not finished then.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from ciao_kernel.magics.numeric_types import Duration
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.status import SILENT
 from ciao_kernel.plugins import Backend
+from ciao_kernel.session import next_tries
 
 _AT_ONCE = 50
 """Jobs that are deleted at the same time: backends share work, and clusters are not flooded."""
 _NAMED = 3
 """Limit of jobs that an error names."""
+_Found = tuple[Backend, Job, Status]
 _ASLEEP = 7 * 86_400
 """Seconds without a sign of life after which another machine counts as gone: one that sleeps may
 go on with its job."""
@@ -65,33 +67,20 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     unasked: list[BackendError] = []
     if not args.finished and not args.names:
         raise UsageError("no job is named.", "Name a job, or use --finished for finished jobs.")
-    before = _before(args)
+    _before(args)  # its error comes before all others
     place = where(args)
     # All jobs are looked up first: if one name is wrong, nothing is deleted.
     found = [await caller.session.find(name, place) for name in dict.fromkeys(args.names)]
     if args.finished:
-        known = {_key(job) for _, job, _ in found}
-        # If the user names a place and it does not answer, this is an error, not an empty list.
-        finished = [
-            (job, status)
-            for job, status in await caller.session.jobs(
-                None if place.is_explicit else unasked, place
-            )
-            if status.over
-            and caller.session.owns(job)
-            and _key(job) not in known
-            and (before is None or status.since < before)
-        ]
-        asleep = [job.name for job, status in finished if _may_go_on(status)]
-        found += [
-            (caller.session.backend(job.backend), job, status)
-            for job, status in finished
-            if not _may_go_on(status)
-        ]
-        if asleep and args.output == "text":
-            caller.write(_left_alone(asleep))
-        if found and not args.yes and not await _confirmed(found, args, caller):
-            return
+        named = list(found)
+        found += (listed := await _finished(args, caller, named, unasked))
+        if found and not args.yes:
+            if not await _confirmed(found, args, caller):
+                return
+            if listed:  # some may have started again meanwhile
+                now = await _finished(args, caller, named, unasked, quiet=True)
+                same = {(_key(job), job.uid) for _, job, _ in now}
+                found = named + [one for one in listed if (_key(one[1]), one[1].uid) in same]
     text = args.output == "text"
     gone: set[tuple[str, str, str, str]] = set()
     faults: list[tuple[Job, CiaoError]] = []
@@ -122,6 +111,49 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise left
 
 
+async def _finished(
+    args: argparse.Namespace,
+    caller: Caller,
+    named: Sequence[_Found],
+    unasked: list[BackendError],
+    *,
+    quiet: bool = False,
+) -> list[_Found]:
+    """Return this user's finished jobs, without those that may go on.
+
+    Args:
+        args: The command's arguments.
+        caller: Its caller.
+        named: Jobs that the command names, which are left out.
+        unasked: Receives why jobs could not be listed.
+        quiet: Do not tell which jobs are left alone.
+    """
+    before, place = _before(args), where(args)
+    known = {_key(job) for _, job, _ in named}
+    # If the user names a place and it does not answer, this is an error, not an empty list.
+    listed = await caller.session.jobs(None if place.is_explicit else unasked, place)
+    found: list[_Found] = []
+    asleep: list[str] = []
+    again: list[str] = []
+    for job, status in listed:
+        late = before is not None and status.since >= before
+        if not status.over or late or not caller.session.owns(job) or _key(job) in known:
+            continue
+        grace = caller.session.settings.grace(job.grace)
+        if _may_sleep(status):
+            asleep.append(job.name)
+        elif next_tries.is_due(job, status, grace, time.time()):
+            again.append(job.name)
+        else:
+            found.append((caller.session.backend(job.backend), job, status))
+    if args.output == "text" and not quiet:
+        if asleep:
+            caller.write(_left_alone(asleep, "whose machine may only sleep"))
+        if again:
+            caller.write(_left_alone(again, "which may be starting again (%retries)"))
+    return found
+
+
 def _before(args: argparse.Namespace) -> float | None:
     """Return the time before which a job must have ended; None if any time will do.
 
@@ -140,19 +172,17 @@ def _before(args: argparse.Namespace) -> float | None:
         ) from None
 
 
-def _may_go_on(status: Status) -> bool:
+def _may_sleep(status: Status) -> bool:
     return status.reason == SILENT and time.time() - status.since < _ASLEEP
 
 
-def _left_alone(names: Sequence[str]) -> str:
+def _left_alone(names: Sequence[str], why: str) -> str:
     named = " ".join(names)
     count = "1 job stays" if len(names) == 1 else f"{len(names)} jobs stay"
-    return f"{count}, whose machine may only sleep; `ciao delete {named}` deletes by name.\n"
+    return f"{count}, {why}; `ciao delete {named}` deletes by name.\n"
 
 
-async def _confirmed(
-    found: Sequence[tuple[Backend, Job, Status]], args: argparse.Namespace, caller: Caller
-) -> bool:
+async def _confirmed(found: Sequence[_Found], args: argparse.Namespace, caller: Caller) -> bool:
     """List the jobs, and return whether the user wants to delete them.
 
     Raises:

@@ -17,14 +17,16 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.backends.local.machine import isolation
-from ciao_kernel.commands import Caller, report
+from ciao_kernel.commands import Caller, kernelspec, report
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.commands.image_checks import check_images
 from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings, load_with_errors
+from ciao_kernel.config.user_file import can_be_saved
 from ciao_kernel.display.columns import columns
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import CiaoError, EnvironmentFault, UsageError
+from ciao_kernel.session import named_plugins
 from ciao_kernel.visible_text import visible
 
 _NEEDED = (
@@ -65,6 +67,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     found = [*_python(), *_packages()]
     found += [Finding("wrong", fault.message.rstrip("."), _mend(fault)) for fault in faults]
     found += _settings(settings, faults)
+    found += _named_plugins(caller, settings)
     found += [finding async for finding in _frameworks(caller, settings)]
     found += [finding async for finding in _kernelspecs()]
     found += _storage(settings)
@@ -112,13 +115,25 @@ def _settings(settings: Settings, faults: list[Any]) -> Iterator[Finding]:
     yield Finding("ok", f"settings ({places}{', without invalid values' if faults else ''})")
 
 
+def _named_plugins(caller: Caller, settings: Settings) -> Iterator[Finding]:
+    """Check that the plug-ins exist that the settings name."""
+    for name in named_plugins.SETTINGS:
+        if fault := named_plugins.fault(name, settings, caller.session.registry):
+            # An image of another framework does no harm: the framework may be installed elsewhere.
+            level = "note" if name in named_plugins.OF_LATER else "wrong"
+            yield Finding(level, fault.message.rstrip("."), _mend(fault))
+
+
 async def _frameworks(caller: Caller, settings: Settings) -> AsyncIterator[Finding]:
     """Check that local replicas find the package of each framework."""
     registry = caller.session.registry
     python = sys.executable
     try:
         if settings.python:
-            python = interpreter.find(settings.python, caller.folder)
+            named = settings.python
+            # A command of PATH does not depend on the working folder, which may be gone.
+            folder = caller.folder if shutil.which(named) else caller.folder_of(named)
+            python = interpreter.of_setting(settings, folder)
             yield Finding("ok", f"replicas run {python}")
         for fault in registry.faults(settings):
             yield Finding("wrong", fault.message.rstrip("."), fault.hint)
@@ -140,8 +155,13 @@ async def _kernelspecs() -> AsyncIterator[Finding]:
     """Check that each kernelspec of this kernel can start it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
+    try:
+        specs = sorted(KernelSpecManager().find_kernel_specs().items())
+    except RuntimeError:
+        yield Finding("wrong", *kernelspec.NO_HOME)
+        return
     found = False
-    for name, folder in sorted(KernelSpecManager().find_kernel_specs().items()):
+    for name, folder in specs:
         try:
             argv = json.loads(Path(folder, "kernel.json").read_text(encoding="utf-8"))["argv"]
             ours, python = "ciao_kernel" in argv, str(argv[0])
@@ -186,7 +206,8 @@ def _install(name: str, folder: str) -> str:
 
 def _storage(settings: Settings) -> Iterator[Finding]:
     """Check the folder of jobs, or the existing folder in which it would be created."""
-    fix = "choose another folder: ciao config storage=/some/folder"
+    by = "ciao config storage" if can_be_saved() else "export CIAO_STORAGE"
+    fix = f"choose another folder: {by}=/some/folder"
     place = storage = settings.own_storage
     if reason := settings.own_folder.reason:
         yield Finding("note", f"{reason}, so your jobs are in {storage}")

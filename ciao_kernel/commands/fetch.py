@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.shared_arguments import add_job, add_replica, chosen, where
+from ciao_kernel.commands.shared_arguments import add_member, chosen, take_replica, where
 from ciao_kernel.errors import BackendError, UsageError
 from ciao_kernel.magics.directives import outputs
 from ciao_kernel.visible_text import visible
@@ -21,14 +21,14 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "Of a job with %warm they are those of its newest run, or of another one with --run: a pod "
         "keeps the folders of the last two, and its log the files that came by the log."
     )
-    add_job(verb)
+    add_member(verb)
     verb.add_argument(
         "path",
         nargs="*",
+        default=[],  # without it, argparse calls PATH required where NAME is missing
         metavar="PATH",
         help="files and folders beside the program; by default those of %%output, or output/",
     )
-    add_replica(verb)
     verb.add_argument(
         "--run",
         dest="number",
@@ -47,6 +47,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     from ciao_kernel.session import fetching
     from ciao_kernel.session.warm.found_runs import find_run
 
+    take_replica(args)
     backend, job, _ = await caller.session.find(args.name, where(args))
     words = tuple(map(_path, args.path))
     replicas = chosen(args.replica, job)

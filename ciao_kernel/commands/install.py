@@ -29,6 +29,12 @@ def prefix(args: argparse.Namespace) -> str | None:
     return sys.prefix if args.sys_prefix else args.prefix
 
 
+def no_home() -> EnvironmentFault:
+    """Return the error of a user without a home folder, also for ``uninstall``."""
+    fault, remedy = kernelspec.NO_HOME
+    return EnvironmentFault(f"{fault}.", f"{remedy[0].upper()}{remedy[1:]}.")
+
+
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Install the kernelspec, and write its folder."""
     try:
@@ -42,4 +48,6 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise EnvironmentFault(f"{error}.", hint) from error
     except OSError as error:
         raise EnvironmentFault(f"{error}.") from error
+    except RuntimeError as error:
+        raise no_home() from error
     caller.write(f"installed the kernelspec {args.name} in {path}\n")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import time
 from collections.abc import Awaitable
 from dataclasses import asdict
 from typing import Any
 
+from ciao_kernel import log
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.shared_arguments import where
-from ciao_kernel.errors import JobError, JobLost, JobStopped, NoSuchJob
+from ciao_kernel.errors import CiaoError, JobError, JobLost, JobStopped
 from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
-from ciao_kernel.model.queries import HERE, Details
+from ciao_kernel.model.queries import Details, Where
+
+_log = logging.getLogger(__name__)
 
 
 def job_record(job: Job, status: Status) -> dict[str, Any]:
@@ -53,15 +56,28 @@ def details_record(details: Details) -> dict[str, Any]:
 
 
 async def reported(
-    work: Awaitable[JobResult | None], args: argparse.Namespace, caller: Caller, name: str = ""
+    work: Awaitable[JobResult | None],
+    args: argparse.Namespace,
+    caller: Caller,
+    job: Job | None = None,
 ) -> JobResult | None:
-    """Await a job, and for ``--output json`` write its result, even after a failure."""
+    """Await a job, and for ``--output json`` write its result, even after a failure.
+
+    Args:
+        work: Runs or follows the job.
+        args: The verb's arguments.
+        caller: Who calls it.
+        job: The job that is followed; None if it is new.
+    """
     if args.output == "text":
         return await work
+    session = caller.session
+    before = session.last
     try:
         result = await work
     except JobError as error:
-        record = await _error_record(error, getattr(error, "job", "") or name, args, caller)
+        last = None if session.last is before else session.last
+        record = await _error_record(error, last, last.job if last else job, caller)
         caller.write(json.dumps(record, indent=2) + "\n")
         raise
     if result is not None:
@@ -71,18 +87,29 @@ async def reported(
 
 
 async def _error_record(
-    error: JobError, name: str, args: argparse.Namespace, caller: Caller
+    error: JobError, last: JobResult | None, job: Job | None, caller: Caller
 ) -> dict[str, Any]:
-    try:
-        place = where(args) if hasattr(args, "namespace") else HERE
-        _, job, status = await caller.session.find(name, place)
-        record = _result_record(job.name, status, job.files)
-    except NoSuchJob:
-        # The job was deleted, by %cleanPolicy=all or by a user: only the error is left.
-        states = {JobStopped: State.STOPPED, JobLost: State.LOST}
-        status = Status(states.get(type(error), State.FAILED), ())
-        record = _result_record(name, status, "")
-    return {**record, "error": error.message}
+    """Return the record of a job that did not succeed; no error of its own takes its place."""
+    if job is None:  # it ended before anybody knew it
+        record = _result_record(getattr(error, "job", ""), Status(_state(error), ()), "")
+        return {**record, "error": error.message}
+    status = _last_status(error, last, job)
+    if not job.warm_run:  # the name of a run is that of replicas, which wait for the next one
+        with log.ignored(_log, "asking for the status of a job that failed", CiaoError):
+            _, _, status = await caller.session.find(job.name, Where.of(job))
+    return {**_result_record(job.name, status, job.results), "error": error.message}
+
+
+def _last_status(error: JobError, last: JobResult | None, job: Job) -> Status:
+    """Return the last known status of a job that cannot be asked for: it may be deleted."""
+    if last is not None and last.status.state.over:
+        return last.status
+    state = _state(error)
+    return Status(state, tuple(ReplicaStatus(one, state) for one in job.replicas))
+
+
+def _state(error: JobError) -> State:
+    return {JobStopped: State.STOPPED, JobLost: State.LOST}.get(type(error), State.FAILED)
 
 
 def _result_record(name: str, status: Status, folder: str) -> dict[str, Any]:

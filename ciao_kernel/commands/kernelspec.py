@@ -22,6 +22,11 @@ from typing import Any
 DEFAULT_NAME = "ciao"
 _DISTRIBUTION = "ciao-kernel"
 _MODULE = "ciao_kernel"
+NO_HOME = (
+    "Jupyter needs a home folder, and this user has none",
+    "set HOME to a folder that you may write to",
+)
+"""Fault and remedy where Jupyter raises RuntimeError: no HOME, and no entry in passwd(5)."""
 _NAME = re.compile(r"[a-z0-9._-]+")
 
 
@@ -51,11 +56,15 @@ def install(
             program's kernelspec has that name.
         FileNotFoundError: This installation lacks the spec's files.
         PermissionError: The folder cannot be written.
+        RuntimeError: :data:`NO_HOME`.
     """
     name = _checked_name(name)
     folder = _kernel_folders(user=user, prefix=prefix)[0] / name
     if folder.is_dir() and not _is_ours(folder):
-        raise ValueError(f"{folder} contains another kernel; choose another name")
+        # Jupyter removes the first spec of that name in its path, which may be in another folder.
+        removes = _manager().find_kernel_specs().get(name) == str(folder)
+        remedy = f", or remove it by `jupyter kernelspec remove {name}`" if removes else ""
+        raise ValueError(f"{folder} contains another kernel; choose another name{remedy}")
     manager = _manager()
     # Through a temporary folder, because kernel.json changes, and because the source is the
     # destination when a wheel's own spec is installed over itself.
@@ -101,6 +110,7 @@ def uninstall(
             were found that are never removed; the message lists them.
         FileNotFoundError: There is no spec of that name; the message lists the folders.
         PermissionError: A folder cannot be removed.
+        RuntimeError: :data:`NO_HOME`.
     """
     name = _checked_name(name)
     if user or prefix is not None:

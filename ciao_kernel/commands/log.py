@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ciao_kernel import log, private_files
 from ciao_kernel.commands import Caller
-from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.errors import EnvironmentFault, UsageError
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -26,7 +26,14 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
-    """Write the lines of this kernel, or those of the file."""
+    """Write the lines of this kernel, or those of the file.
+
+    Raises:
+        UsageError: The number of lines is negative.
+        EnvironmentFault: The file cannot be read.
+    """
+    if args.lines < 0:
+        raise UsageError(f"--lines cannot be {args.lines}.", "Use a number of lines from 0 up.")
     if args.all or caller.terminal:
         lines = tail(caller.session.settings.own_storage, args.lines)
     else:

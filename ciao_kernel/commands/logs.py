@@ -13,11 +13,11 @@ from ciao_kernel import log
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.cell_output import CellOutput
 from ciao_kernel.commands.shared_arguments import (
-    add_job,
-    add_replica,
+    add_member,
     add_since,
     chosen,
     moment,
+    take_replica,
     where,
 )
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
@@ -36,12 +36,14 @@ _AT_ONCE = 16
 
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the job, ``--replica``, the options for a part of the log, and ``-f``."""
-    add_job(verb)
-    add_replica(verb)
+    add_member(verb)
     verb.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each replica")
     add_since(verb)
     verb.add_argument(
-        "--previous", "-p", action="store_true", help="show the run before the last restart"
+        "--previous",
+        "-p",
+        action="store_true",
+        help="show the run before the last restart (jobs on a cluster)",
     )
     verb.add_argument(
         "--run",
@@ -50,13 +52,21 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only the lines of one run of a job with %%warm",
     )
-    verb.add_argument("--timestamps", action="store_true", help="show the time of each line")
+    verb.add_argument(
+        "--timestamps", action="store_true", help="show the time of each line (jobs on a cluster)"
+    )
     verb.add_argument("-f", "--follow", action="store_true", help="continue until the job ends")
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
-    """Write the logs replica by replica, or follow them."""
+    """Write the logs replica by replica, or follow them.
+
+    Raises:
+        UsageError: The options cannot be combined.
+        BackendError: A log cannot be read; the others are written. With ``--previous``: none can.
+    """
     since = _checked(args)
+    take_replica(args)
     place = where(args)
     backend, job, _ = await caller.session.find(args.name, place)
     wanted = chosen(args.replica, job)
@@ -78,8 +88,13 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
                 found=(backend, job),
             )
         return
+    notices: dict[str, None] = {}
     options = LogOptions(
-        tail=args.tail, previous=args.previous, timestamps=args.timestamps, since=since
+        tail=args.tail,
+        previous=args.previous,
+        timestamps=args.timestamps,
+        since=since,
+        tell=notices.setdefault,
     )
     prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
     cell = None if caller.terminal else CellOutput.of(caller.write, caller.session.settings)
@@ -104,9 +119,13 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         await cell.end()
     if len(faults) == len(wanted):
         raise faults[0]
+    for notice in notices:
+        caller.display.show(Notice(notice))
     # With --previous, only a few replicas have restarted; the others are not an error.
-    for fault in () if args.previous else faults:
-        caller.display.show(Notice(fault.message))
+    if faults and not args.previous:
+        for fault in faults[1:]:
+            caller.display.show(Notice(fault.message))
+        raise faults[0]  # the other logs are shown, but an incomplete output is a failure
 
 
 async def _show(cell: CellOutput, prefixer: Prefixer, replica: Replica, data: bytes) -> None:
@@ -155,13 +174,15 @@ async def _old(
 
 
 async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
-    before = 0
+    before = b""
     with log.ignored(_log, "reading an earlier container", BackendError, UsageError):
-        before = (await backend.log(job, replica, LogOptions(previous=True))).count(b"\n")
+        before = await backend.log(job, replica, LogOptions(previous=True))
     data = await warm_logs.read(backend, job, replica, LogOptions(followed=True))
+    if before not in data:  # a saved log has the lines of all containers
+        data = before + data
     # An unfinished line is a new line: the rest of it is still to come.
     whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
-    return max(0, before + whole - max(0, tail - unfinished))
+    return max(0, whole - max(0, tail - unfinished))
 
 
 class _Tail:

@@ -6,12 +6,12 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from ciao_kernel import __version__
 from ciao_kernel.commands import Caller, log
 from ciao_kernel.display.columns import columns
 from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.home_folder import home
 from ciao_kernel.redaction import scrub
 
 _LINES = 300
@@ -83,5 +83,5 @@ def _versions() -> Iterator[str]:
 
 def _without_home(text: str) -> str:
     """Write ``~`` for the home folder, whose path has the user's name."""
-    home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text
+    folder = str(home())
+    return text.replace(folder, "~") if len(folder) > 1 else text

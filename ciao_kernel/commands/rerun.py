@@ -17,12 +17,18 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
-    """Run a job of the same source and header, and follow it as its cell did."""
+    """Run a job of the same source and header, and follow it as its cell did.
+
+    Raises:
+        EnvironmentFault: The working folder was removed.
+        CiaoError: The job cannot be run again, or has failed.
+    """
+    folder = caller.folder_of()  # the header may have files such as a Dockerfile
     work = caller.session.rerun(
         args.name,
         caller.display,
         where=where(args),
-        folder=caller.folder,
+        folder=folder,
         console=caller.prompts,
     )
     return await reported(work, args, caller)

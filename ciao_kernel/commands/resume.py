@@ -16,6 +16,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Resume the job."""
-    backend, job = await suspendable(args, caller.session)
+    backend, job = await suspendable(args, caller.session, suspended=False)
     await backend.set_suspended(job, suspended=False)
     caller.write(f"{job.name} is resumed: `ciao attach {job.reference}` follows it.\n")

@@ -27,6 +27,7 @@ from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.magics.table import Directive, Scope, Table
 from ciao_kernel.model import Event, Job, JobResult, Notice, State
 from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.user_path import expanded
 from ciao_kernel.visible_text import visible_lines
 
 
@@ -94,6 +95,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
 
     Raises:
         UsageError: The program is not named, or is not one.
+        EnvironmentFault: The working folder was removed, and something is relative to it.
         CiaoError: It cannot run, or has failed.
     """
     _give_file_back(args, caller.session.registry.table)
@@ -102,7 +104,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     program = named or programs.of_file(path, text, caller.folder)
     options = _options(args, caller.session.registry.table)
     if "files" in options:  # words in the file's header are relative to the file
-        program = replace(program, files_folder=caller.folder)
+        program = replace(program, files_folder=caller.folder_of())
     cell = _scanned(text, options, shown, caller)
     display = caller.display
     parsed = caller.session.parse(cell, options=options)
@@ -138,13 +140,14 @@ def _located(args: argparse.Namespace, caller: Caller) -> tuple[Path, str, Progr
                 f"-m names the program, so {args.file} has no meaning.",
                 "Write arguments of the program after --.",
             )
-        program = programs.of_module(args.module, caller.folder)
+        program = programs.of_module(args.module, caller.folder_of())
         return program.folder / program.entry, program.entry, program
     if args.file is None:
         raise UsageError(
             "no program is named.", "Write `ciao run FILE.py` or `ciao run -m MODULE`."
         )
-    return (caller.folder / Path(args.file).expanduser()).absolute(), args.file, None
+    folder = caller.folder_of(args.file)
+    return (folder / expanded(args.file)).absolute(), args.file, None
 
 
 def _read(path: Path, shown: str) -> str:

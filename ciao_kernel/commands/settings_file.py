@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ def save(file: Path, values: Mapping[str, toml_edit.Value]) -> None:
         # every network drive supports locks.
         lock = file_lock.block(target.parent, required=False)
     except OSError as error:
-        raise _unwritable(file, error) from error
+        raise _unwritable(file, error, values) from error
     with lock:
         _save(target, file, values)
 
@@ -59,14 +60,23 @@ def _save(target: Path, file: Path, values: Mapping[str, toml_edit.Value]) -> No
     try:
         _replace(target, new.encode())
     except OSError as error:
-        raise _unwritable(file, error) from error
+        raise _unwritable(file, error, values) from error
 
 
-def _unwritable(file: Path, error: OSError) -> EnvironmentFault:
+def _unwritable(
+    file: Path, error: OSError, values: Mapping[str, toml_edit.Value]
+) -> EnvironmentFault:
+    variables = " ".join(f"{_variable(name)}=…" for name in values)  # a value may be a password
     return EnvironmentFault(
         f"{file} cannot be written: {error.strerror}.",
-        "For one terminal, set a variable such as CIAO_STORAGE instead.",
+        f"For one terminal, use the environment instead: `export {variables}`. For one kernel, "
+        "write %ciao config without --save in a cell.",
     )
+
+
+def _variable(name: str) -> str:
+    """Return the variable of a setting: ``CIAO_ON_SHUTDOWN`` for ``onShutdown``."""
+    return "CIAO_" + re.sub("(?=[A-Z])", "_", name).upper()
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -131,8 +131,15 @@ def check_runs(job: Job, status: Status) -> None:
         )
 
 
-async def suspendable(args: argparse.Namespace, session: Session) -> tuple[Suspending, Job]:
+async def suspendable(
+    args: argparse.Namespace, session: Session, *, suspended: bool
+) -> tuple[Suspending, Job]:
     """Return the job that the arguments name, and its backend, which can suspend it.
+
+    Args:
+        args: The verb's arguments.
+        session: Finds the job.
+        suspended: The job is to be suspended, not resumed.
 
     Raises:
         UsageError: Jobs of its backend cannot be suspended.
@@ -141,13 +148,18 @@ async def suspendable(args: argparse.Namespace, session: Session) -> tuple[Suspe
     from ciao_kernel.plugins import Suspending
 
     backend, job, status = await session.find(args.name, where(args))
+    if status.state.over:
+        raise BackendError(f"{job.name} is over: {status.state}.", "Run its cell again.")
     if not isinstance(backend, Suspending):
+        if not suspended:
+            raise UsageError(
+                f"{job.name} is not suspended: the backend {job.backend} suspends no jobs.",
+                f"`%ciao attach {job.reference}` follows it.",
+            )
         raise UsageError(
             f"{job.name} cannot be suspended: the backend {job.backend} keeps no place for it.",
             f"`%ciao delete {job.reference}` ends it; run its cell again later.",
         )
-    if status.state.over:
-        raise BackendError(f"{job.name} is over: {status.state}.", "Run its cell again.")
     return backend, job
 
 
@@ -173,6 +185,22 @@ def named_replica(job: Job, name: str, slash: str) -> Replica:
         )
         raise UsageError(f"{what}.", f"Name one: {known}{more}.")
     return found
+
+
+def add_member(verb: argparse.ArgumentParser, **options: Any) -> None:
+    """Add the name of a job as :func:`add_job` does, and ``--replica``, which may be in the name.
+
+    :func:`take_replica` reads the replica of NAME/REPLICA.
+    """
+    add_job(verb, completion.members, metavar="NAME[/REPLICA]", **options)
+    add_replica(verb)
+
+
+def take_replica(args: argparse.Namespace) -> None:
+    """Move the replica of NAME/REPLICA into ``--replica``."""
+    name, slash, member = args.name.partition("/")
+    if slash:
+        args.name, args.replica = name, [*args.replica, member]
 
 
 def add_replica(verb: argparse.ArgumentParser) -> None:
@@ -234,7 +262,8 @@ def add_since(verb: argparse.ArgumentParser) -> None:
         "--since",
         default="",
         metavar="TIME",
-        help="leave out older lines: 10m, 2h, or a time such as 2026-01-31T18:00:00Z",
+        help="leave out older lines: 10m, 2h, or a time such as 2026-01-31T18:00:00Z "
+        "(jobs on a cluster)",
     )
 
 

@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import (
-    add_job,
+    add_member,
     add_output,
-    add_replica,
     check_runs,
     chosen,
     running_job,
+    take_replica,
 )
 
 
@@ -26,9 +26,8 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "right to get and create pods/exec. Options of a job: %inspect=off."
     )
     text = "the job; it may be left out if only one job runs"
-    add_job(verb, nargs="?", default="", help=text)
+    add_member(verb, nargs="?", default="", help=text)
     verb.add_argument("--all", action="store_true", help="show the whole stacks, of all threads")
-    add_replica(verb)
     add_output(verb)
 
 
@@ -36,6 +35,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the picture."""
     from ciao_kernel.session.inspection import picture, query
 
+    take_replica(args)
     backend, job, status = await running_job(args, caller)
     check_runs(job, status)
     found = await query.ask(backend, job, chosen(args.replica, job))

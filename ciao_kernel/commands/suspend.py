@@ -20,6 +20,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Suspend the job."""
-    backend, job = await suspendable(args, caller.session)
+    backend, job = await suspendable(args, caller.session, suspended=True)
     await backend.set_suspended(job, suspended=True)
     caller.write(f"{job.name} is suspended: `ciao resume {job.reference}` starts it again.\n")

@@ -9,12 +9,12 @@ from dataclasses import asdict
 
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.shared_arguments import (
-    add_job,
+    add_member,
     add_output,
-    add_replica,
     check_runs,
     chosen,
     running_job,
+    take_replica,
 )
 from ciao_kernel.errors import UsageError
 from ciao_kernel.model.queries import Where
@@ -34,11 +34,10 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "cluster (metrics.k8s.io), if there are any."
     )
     text = "the job; it may be left out if only one job runs"
-    add_job(verb, nargs="?", default="", help=text)
+    add_member(verb, nargs="?", default="", help=text)
     verb.add_argument(
         "--watch", "-w", action="store_true", help="look again and again, until Ctrl-C (terminal)"
     )
-    add_replica(verb)
     add_output(verb)
 
 
@@ -51,6 +50,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise UsageError(
             "--watch needs a terminal.", "Without it the command looks once, also in a notebook."
         )
+    take_replica(args)
     backend, job, status = await running_job(args, caller)
     check_runs(job, status)
     while True:

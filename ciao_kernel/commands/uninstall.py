@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ciao_kernel.commands import Caller, kernelspec
-from ciao_kernel.commands.install import places, prefix
+from ciao_kernel.commands.install import no_home, places, prefix
 from ciao_kernel.errors import EnvironmentFault, UsageError
 
 
@@ -22,5 +22,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise UsageError(f"{error}.") from error
     except OSError as error:
         raise EnvironmentFault(f"{error}.") from error
+    except RuntimeError as error:
+        raise no_home() from error
     for path in removed:
         caller.write(f"removed {path}\n")

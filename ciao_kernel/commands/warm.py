@@ -28,7 +28,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     if pool is None:
         raise UsageError(
             "only a notebook's kernel keeps replicas.",
-            "Use `%ciao warm` in a notebook; `ciao jobs` lists all jobs.",
+            "In a notebook, %ciao warm lists them; `ciao jobs` lists all jobs.",
         )
     parked = pool.parked
     if parked is None:

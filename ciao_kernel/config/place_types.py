@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.model import Volume
+
+_NEXT_PAIR = re.compile(",[^,]*=[/~]")
+"""A comma and the next pair, where pairs are separated by spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class VolumeFolders:
         """Split the text into pairs; a folder is absolute or below the home folder."""
         pairs = [word.partition("=") for word in words(text)]
         if not all(name and folder.startswith(("/", "~")) for name, _, folder in pairs):
+            raise ValueError(self.expected)
+        if any(_NEXT_PAIR.search(folder) for _, _, folder in pairs):
             raise ValueError(self.expected)
         return {name: folder for name, _, folder in pairs}
 
@@ -166,5 +172,6 @@ class Folders(Words):
 
     @staticmethod
     def accepts(word: str) -> bool:
-        """Refuse relative paths, and those that lead up."""
-        return word.startswith("/") and ".." not in word.split("/") and word.isprintable()
+        """Refuse relative paths, those that lead up, and several with commas between them."""
+        whole = ",/" not in word and word.isprintable()
+        return word.startswith("/") and ".." not in word.split("/") and whole

@@ -71,6 +71,31 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class OrNothing:
+    """A value of another type that is a text, or nothing."""
+
+    kind: Kind
+
+    @property
+    def expected(self) -> str:
+        """Describe both."""
+        return f"{self.kind.expected}, or nothing"
+
+    def parse(self, text: str) -> str:
+        """Return the value of the other type; "" for nothing."""
+        if not text.strip():
+            return ""
+        try:
+            return str(self.kind.parse(text))
+        except ValueError as error:
+            raise ValueError(f"{error}, or nothing") from None
+
+    def render(self, value: str) -> str:
+        """Return the value unchanged."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class PortAddress:
     """An address with ``%PORT%`` in the place of a port, or nothing."""
 
@@ -147,7 +172,8 @@ class Images:
     def parse(self, text: str) -> Mapping[str, str]:
         """Split the text into pairs; framework names become lower case."""
         pairs = [word.partition("=") for word in text.split()]
-        if not all(name and image for name, _, image in pairs):
+        # No image has a comma: this one would separate two pairs.
+        if not all(name and image and "," not in image for name, _, image in pairs):
             raise ValueError(self.expected)
         return {name.lower(): image for name, _, image in pairs}
 
@@ -206,8 +232,8 @@ class Hosts(Words):
 
     @staticmethod
     def accepts(word: str) -> bool:
-        """Refuse addresses: a registry is written without https://."""
-        return "/" not in word and word.isprintable()
+        """Refuse addresses: a registry is written without https://. A comma separates nothing."""
+        return not {"/", ","}.intersection(word) and word.isprintable()
 
 
 def one_of(*names: str, convert: Callable[[str], Any] = str) -> Choice:

@@ -23,6 +23,7 @@ from ciao_kernel.config.setting_types import (
     Hosts,
     Images,
     Number,
+    OrNothing,
     PortAddress,
     Text,
     one_of,
@@ -31,10 +32,15 @@ from ciao_kernel.config.setting_types import (
 )
 from ciao_kernel.config.storage import OwnFolder, own_folder
 from ciao_kernel.errors import SettingError
+from ciao_kernel.home_folder import home
 from ciao_kernel.magics.directives.cell_lines import DEFAULT_LINES, LineCount
+from ciao_kernel.magics.directives.cluster import Name
+from ciao_kernel.magics.directives.images import Repository
+from ciao_kernel.magics.numeric_types import Cpus, Memory
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.value_types import Kind
 from ciao_kernel.model import ApiName, CleanPolicy, Volume
+from ciao_kernel.redaction import mask
 
 KANIKO = "ghcr.io/osscontainertools/kaniko:v1.28.3"
 """The executor of the maintained fork (https://github.com/osscontainertools/kaniko: README.md names
@@ -46,8 +52,8 @@ Go modules and has no checksums of the fork's modules. The options of both are t
 
 
 def _state_home() -> Path:
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "ciao"
+    named = os.environ.get("XDG_STATE_HOME")
+    return (Path(named) if named else home() / ".local" / "state") / "ciao"
 
 
 def _setting(default: Any, kind: Kind, text: str) -> Any:
@@ -106,7 +112,7 @@ class Settings:
         "Network of local jobs; isolated: each job has its own, which reaches nothing outside.",
     )
     context: str = _setting("", Text(), "Context of the kubeconfig; empty: the current context.")
-    namespace: str = _setting("", Text(), "Namespace of jobs; empty: the context's.")
+    namespace: str = _setting("", OrNothing(Name()), "Namespace of jobs; empty: the context's.")
     api: ApiName = field(
         default=ApiName.AUTO,
         metadata={
@@ -171,11 +177,15 @@ class Settings:
     )
     architecture: str = _setting(
         "",
-        Text(),
+        OrNothing(one_of("amd64", "arm64", "arm", "ppc64le", "riscv64", "s390x", "loong64")),
         "Architecture of nodes, for images: amd64, arm64; empty: that of the cluster's nodes if "
         "they may be listed, else amd64.",
     )
-    registry: str = _setting("", Text(), "Repository for the images of cells: HOST/PATH.")
+    registry: str = _setting(
+        "",
+        OrNothing(Repository()),
+        "Repository for the images of cells: HOST/PATH.",
+    )
     plain_registries: tuple[str, ...] = _setting(
         (), Hosts(), "Registries that use http; all others must use https."
     )
@@ -183,11 +193,11 @@ class Settings:
         "", Text(), "File with the certificate of the authority of a private registry."
     )
     push_secret: str = _setting(
-        "", Text(), "Secret with registry passwords, for cells without %pushSecret."
+        "", OrNothing(Name()), "Secret with registry passwords, for cells without %pushSecret."
     )
     pip_secret: str = _setting(
         "",
-        Text(),
+        OrNothing(Name()),
         "Secret with a pip.conf for pods that build images, for cells without %pipSecret.",
     )
     s2i_builder: str = _setting(
@@ -198,10 +208,14 @@ class Settings:
         3600.0, Number(1, "seconds"), "Time after which a pod that builds an image is stopped."
     )
     build_cpu: str = _setting(
-        "", Text(), "Processors for a pod that builds an image: 2; empty: no request and no limit."
+        "",
+        OrNothing(Cpus()),
+        "Processors for a pod that builds an image: 2; empty: no request and no limit.",
     )
     build_memory: str = _setting(
-        "", Text(), "Memory for a pod that builds an image: 4Gi; empty: no request and no limit."
+        "",
+        OrNothing(Memory()),
+        "Memory for a pod that builds an image: 4Gi; empty: no request and no limit.",
     )
     cache_days: float = _setting(
         30.0,
@@ -309,7 +323,7 @@ class Settings:
                 changed[setting.name] = read(setting.metadata["kind"], value)
             except ValueError as error:
                 raise SettingError(
-                    f"{origin}: {shown_name(setting.name)} cannot be {shown(value)}: "
+                    f"{origin}: {shown_name(setting.name)} cannot be {mask(shown(value))}: "
                     f"expected {error}.",
                     "`%ciao config` shows all settings.",
                 ) from None

@@ -11,14 +11,13 @@ from typing import Any
 
 from ciao_kernel.config.misplaced import misplaced_setting
 from ciao_kernel.config.settings import Settings, names
+from ciao_kernel.config.user_file import user_file
 from ciao_kernel.errors import SettingError
 
 
 def config_files() -> tuple[Path, Path]:
     """Return the administrator's file and the user's file."""
-    home = os.environ.get("XDG_CONFIG_HOME")
-    user = Path(home) if home else Path.home() / ".config"
-    return Path("/etc/ciao/config.toml"), user / "ciao" / "config.toml"
+    return Path("/etc/ciao/config.toml"), user_file()
 
 
 def load(

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel import private_files
+from ciao_kernel.config.user_file import can_be_saved, user_file
 from ciao_kernel.errors import EnvironmentFault
 
-_FIX = "Name another folder: `%ciao config storage=/some/folder`."
+_OTHER = "Name another folder: `%ciao config storage=/some/folder`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,30 @@ class OwnFolder:
         except private_files.Untrusted as error:
             raise EnvironmentFault(
                 f"the folder of jobs must be yours alone, but {error}.",
-                f"Its drive may have no permissions. {_FIX}",
+                f"Its drive may have no permissions. {remedy()}",
             ) from None
         except OSError as error:
             why = f" ({self.reason})" if self.reason else ""
             raise EnvironmentFault(
                 f"the folder {error.filename or path} cannot be created: {error.strerror}{why}.",
-                _FIX,
+                remedy(),
             ) from error
         return path
+
+
+def remedy() -> str:
+    """Return how to name another storage folder.
+
+    The user of a container may have no home folder that it may write to. There ``ciao config`` has
+    no file to save a setting in, and only in a cell does it work, for the kernel of the cell.
+    """
+    if can_be_saved():
+        return _OTHER
+    return (
+        f"{user_file()} cannot be written, so name another folder by a variable: `export "
+        "CIAO_STORAGE=/some/folder`, or for one kernel in a cell: %ciao config "
+        "storage=/some/folder"
+    )
 
 
 def own_folder(storage: Path, *, private: bool = False) -> OwnFolder:

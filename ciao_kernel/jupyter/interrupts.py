@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -52,13 +53,24 @@ class RunningCells:
         self._sent_time: datetime | None = None
         self._lock_waiters: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
-        self._subshell_tasks: set[asyncio.Task[Any]] = set()
+        self._subshell_tasks: dict[asyncio.Task[Any], str] = {}
+        """The tasks of other threads, each with the ID of its subshell."""
+        self._threads: weakref.WeakValueDictionary[str, threading.Thread]
+        self._threads = weakref.WeakValueDictionary()
         self._cancelled: weakref.WeakKeyDictionary[asyncio.Task[Any], float]
         self._cancelled = weakref.WeakKeyDictionary()
 
     def store_interrupts(self) -> None:
         """Note interrupts from now on, because no cell runs; a kernel calls this at its start."""
         signal.signal(signal.SIGINT, lambda *_: self._store_interrupt())
+        os.register_at_fork(after_in_child=self._restore_handlers)
+
+    def _restore_handlers(self) -> None:
+        """Give signals their usual effect in a forked process, which has no cell to end."""
+        if signal.getsignal(signal.SIGINT) == self._on_sigint:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGTERM) in (self._handle_sigterm, _ignore):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def store_and_raise_interrupts(self) -> None:
         """Let SIGINT also raise KeyboardInterrupt, because a request of another kind begins."""
@@ -158,13 +170,15 @@ class RunningCells:
                 an interrupt does nothing else.
         """
         if threading.current_thread() is not threading.main_thread():
+            subshell = request["header"].get("subshell_id") or ""
             with self._lock:
-                self._subshell_tasks.add(task)
+                self._subshell_tasks[task] = subshell
+                self._threads[subshell] = threading.current_thread()
             try:
                 yield
             finally:
                 with self._lock:
-                    self._subshell_tasks.discard(task)
+                    self._subshell_tasks.pop(task, None)
             return
         self._main_task, self.main_request = task, request
         self._close_prompt = close_prompt
@@ -174,20 +188,44 @@ class RunningCells:
         if self._interrupted:
             task.cancel()
         # Only while a job runs: plain code may be in a C function, where no handler is called.
-        before = signal.getsignal(signal.SIGTERM)
-        if before is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda *_: self._on_sigterm())
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._handle_sigterm)
         try:
             yield
         finally:
             self._main_task = self.main_request = None
             self._close_prompt = lambda: False
-            if before is signal.SIG_DFL:
+            if signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def cancel_subshells(self) -> None:
-        """Cancel the jobs on other threads."""
-        for task in self._open_subshell_tasks():
+    def _handle_sigterm(self, *_: Any) -> None:
+        self._on_sigterm()
+
+    def ignore_sigterm(self) -> None:
+        """Ignore SIGTERM from now on: a shutdown has begun. Does nothing in other threads.
+
+        jupyter_client sends SIGTERM after half of the time that it gives a shutdown. A handler of
+        the user's code stays.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, self._handle_sigterm):
+            signal.signal(signal.SIGTERM, _ignore)
+
+    def restore_sigterm(self) -> None:
+        """Let SIGTERM end the process again after :meth:`ignore_sigterm`."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) == _ignore:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def cancel_subshells(self, subshell: str | None = None) -> None:
+        """Cancel the jobs on other threads.
+
+        Args:
+            subshell: The ID of the only subshell that is meant; None: all of them.
+        """
+        for task in self._open_subshell_tasks(subshell):
             with contextlib.suppress(RuntimeError):  # its subshell was just deleted
                 self._cancel(task)
 
@@ -202,13 +240,31 @@ class RunningCells:
                 return
             await asyncio.sleep(0.02)
 
-    def _open_subshell_tasks(self) -> set[asyncio.Task[Any]]:
+    async def end_subshell(self, subshell: str, within: float) -> None:
+        """Cancel the cell of a subshell's job, and wait at most this many seconds for its end."""
+        self.cancel_subshells(subshell)
+        until = time.monotonic() + within
+        while self._open_subshell_tasks(subshell) and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+
+    def has_job(self, subshell: str) -> bool:
+        """Return whether a job cell of a subshell runs."""
+        return bool(self._open_subshell_tasks(subshell))
+
+    def thread_of(self, subshell: str) -> threading.Thread | None:
+        """Return the thread of a subshell; None if it had no job cell."""
+        with self._lock:
+            return self._threads.get(subshell)
+
+    def _open_subshell_tasks(self, subshell: str | None = None) -> set[asyncio.Task[Any]]:
         """Return the tasks of other threads; those of a deleted subshell ended with its loop."""
         with self._lock:
             self._subshell_tasks = {
-                one for one in self._subshell_tasks if not one.get_loop().is_closed()
+                task: own
+                for task, own in self._subshell_tasks.items()
+                if not task.get_loop().is_closed()
             }
-            return self._subshell_tasks.copy()
+            return {task for task, own in self._subshell_tasks.items() if subshell in (None, own)}
 
     async def acquire_unless_job(self, lock: asyncio.Lock) -> bool:
         """Wait for the main thread's lock, but not for a job.
@@ -231,6 +287,10 @@ class RunningCells:
         finally:
             self._lock_waiters.discard(task)
         return True
+
+
+def _ignore(*_: Any) -> None:
+    """Ignore a signal; programs that are started meanwhile do not inherit this, as SIG_IGN."""
 
 
 def _header_time(date: object) -> datetime | None:

@@ -9,6 +9,7 @@ meantime (:mod:`ciao_kernel.jupyter.side_requests`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import os
@@ -18,11 +19,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
-from ciao_kernel.jupyter import messages
+from ciao_kernel.jupyter import gui_loop, messages
+from ciao_kernel.jupyter.helping_kernel import HelpingKernel
 from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
-from ciao_kernel.jupyter.side_requests import AnsweringKernel
 from ciao_kernel.jupyter.signal_wakeup import SignalWakeup
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _CLOSE_TIMEOUT = 0.5
 """Seconds that connections may take to close when the kernel ends."""
 
 
-class CiaoKernel(AnsweringKernel):
+class CiaoKernel(HelpingKernel):
     """ipykernel's IPython kernel with job cells. Jupyter, SoS and gateways start it by name."""
 
     implementation = "ciao"
@@ -137,14 +138,15 @@ class CiaoKernel(AnsweringKernel):
         number = self._begin_history(hooks)
         publisher = CellPublisher(self._send, parent)
         console = self._console(publisher, parent) if allow_stdin else None
-        task = asyncio.get_running_loop().create_task(self._run(work, publisher, console))
         close_prompt = console.close if console else lambda: False
-        with self._cells.cancel_on_interrupt(task, parent, close_prompt):
-            self._answer_queued_requests()
-            try:
-                outcome = await task
-            except asyncio.CancelledError:
-                outcome = messages.interrupted()  # cancelled before the task's first step
+        async with gui_loop.paused(self):
+            task = asyncio.get_running_loop().create_task(self._run(work, publisher, console))
+            with self._cells.cancel_on_interrupt(task, parent, close_prompt):
+                self._answer_queued_requests()
+                try:
+                    outcome = await task
+                except asyncio.CancelledError:
+                    outcome = messages.interrupted()  # cancelled before the task's first step
         with self._cells.raising_interrupts(ignore_earlier=True):
             hooks.after(outcome, number)
         if outcome["status"] == "ok":
@@ -251,9 +253,24 @@ class CiaoKernel(AnsweringKernel):
         finally:
             await super().interrupt_request(stream, ident, parent)
 
+    async def delete_subshell_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Delete a subshell (ipykernel 7); its job cell, whose stop needs its loop, ends first."""
+        from ciao_kernel.jupyter import shutdown
+        from ciao_kernel.jupyter.subshell_deletion import delete_subshell
+
+        delete = functools.partial(super().delete_subshell_request, stream, ident, parent)
+        subshell = str(parent["content"].get("subshell_id"))
+        within = shutdown.MAX_SHUTDOWN_DELAY
+        await delete_subshell(subshell, delete, self._cells, shutdown.lifetime, within)
+
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
         """Shut down: jobs that may outlive this kernel keep running, others are stopped first."""
-        await self._end_cells()
+        # Only the main thread can set handlers, and this is the control thread.
+        self.io_loop.add_callback(self._cells.ignore_sigterm)
+        try:
+            await self._end_cells()
+        finally:
+            self.io_loop.add_callback(self._cells.restore_sigterm)
         reply = super().do_shutdown(restart)
         if inspect.isawaitable(reply):
             reply = await reply
@@ -289,46 +306,6 @@ class CiaoKernel(AnsweringKernel):
 
         loop = self.io_loop.asyncio_loop
         loop.call_soon_threadsafe(lambda: self._shutdown_tasks.append(loop.create_task(end())))
-
-    # ----------------------------------------------------------------- help while writing
-
-    def do_complete(self, code: str, cursor_pos: int | None) -> Any:
-        """Complete directives in a header; IPython completes all other text."""
-        from ciao_kernel.jupyter import typing_help
-
-        position = len(code) if cursor_pos is None else cursor_pos
-        found = typing_help.complete(code, position, self.shell.user_ns)
-        if found is None:
-            return super().do_complete(code, cursor_pos)
-        matches = [(match, "directive") for match in found.matches]
-        if found.merge:
-            reply = super().do_complete(code, cursor_pos)
-            if not matches:
-                return reply
-            if reply["cursor_start"] == found.start:
-                others = [match for match in reply["matches"] if match not in found.matches]
-                matches += [(match, "magic") for match in others]
-        return messages.completions(matches, found.start, found.end)
-
-    def do_inspect(
-        self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
-    ) -> Any:
-        """Explain a directive; IPython explains all other names."""
-        from ciao_kernel.jupyter import typing_help
-
-        text = typing_help.explain(code, cursor_pos)
-        if text is None:
-            return super().do_inspect(code, cursor_pos, detail_level, omit_sections)
-        return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
-
-    def do_is_complete(self, code: str) -> Any:
-        """Ask for code if a header has none below it; IPython checks all other cells."""
-        from ciao_kernel.jupyter import typing_help
-
-        answer = typing_help.is_complete(code, self.shell.user_ns)
-        if isinstance(answer, str):
-            return super().do_is_complete(answer)
-        return answer
 
 
 def _command_arguments(code: str) -> str | None:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ciao_kernel import exhaustion
 from ciao_kernel.visible_text import visible_lines
 
 if TYPE_CHECKING:
@@ -57,8 +58,15 @@ def interrupted() -> Content:
 
 
 def internal_error() -> Content:
-    """Return the outcome after an unexpected exception; call it in the exception handler."""
+    """Return the outcome after an unexpected exception; call it in the exception handler.
+
+    If a limit of this process or machine is the cause, it is no bug, and the outcome names it.
+    """
     raised = sys.exception()
+    if isinstance(raised, OSError) and (fault := exhaustion.fault_of(raised)):
+        # Without colours: to import what draws them needs an open file too.
+        name = type(fault).__name__
+        return error(name, fault.message, [f"{name}: {fault.message}", fault.hint])
     lines = traceback.format_exc().splitlines()
     lines.append("This is a bug in the kernel, not in the cell. Please report these lines.")
     return error(type(raised).__name__, str(raised), lines)

@@ -33,7 +33,13 @@ class Lifetime:
     def __init__(self) -> None:
         self._ending = threading.Event()
         self._lock = threading.Lock()
-        self._delays = 0
+        self._delays: list[threading.Thread] = []
+        """The thread of each :meth:`delay_shutdown` that holds."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether there was a request to shut the kernel down."""
+        return self._ending.is_set()
 
     def end(self) -> None:
         """Note a request to shut the kernel down. May be called from any thread."""
@@ -42,18 +48,33 @@ class Lifetime:
     @contextlib.contextmanager
     def delay_shutdown(self) -> Iterator[None]:
         """Let :meth:`wait_until_idle` wait for the end of the body; for any thread."""
+        thread = threading.current_thread()
         with self._lock:
-            self._delays += 1
+            self._delays.append(thread)
         try:
             yield
         finally:
             with self._lock:
-                self._delays -= 1
+                self._delays.remove(thread)
 
-    async def wait_until_idle(self, within: float) -> None:
-        """Wait at most this many seconds until no :meth:`delay_shutdown` holds."""
+    def is_delayed(self, thread: threading.Thread | None = None) -> bool:
+        """Return whether a :meth:`delay_shutdown` holds.
+
+        Args:
+            thread: The only thread that counts; None: all do.
+        """
+        with self._lock:
+            return thread in self._delays if thread is not None else bool(self._delays)
+
+    async def wait_until_idle(self, within: float, thread: threading.Thread | None = None) -> None:
+        """Wait until no :meth:`delay_shutdown` holds.
+
+        Args:
+            within: Seconds to wait at most.
+            thread: The only thread that counts; None: all do.
+        """
         until = time.monotonic() + within
-        while self._delays and time.monotonic() < until:
+        while self.is_delayed(thread) and time.monotonic() < until:
             await asyncio.sleep(0.02)
 
     async def shutdown_begins(

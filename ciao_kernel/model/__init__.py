@@ -11,7 +11,9 @@ these values.
 """
 
 from ciao_kernel.model.artifact import Artifact, Manifest
+from ciao_kernel.model.build_spec import BuildSpec
 from ciao_kernel.model.checkpoint import Checkpoint
+from ciao_kernel.model.cluster_spec import ApiName, ClusterSpec, RestartPolicy, SuccessPolicy
 from ciao_kernel.model.events import Event, Notice, Output, Progress, TensorBoard, Unit
 from ciao_kernel.model.job import Job, JobResult, Owner
 from ciao_kernel.model.profile import Profile
@@ -19,18 +21,13 @@ from ciao_kernel.model.replica import Address, Replica
 from ciao_kernel.model.source import Source, SourceFile
 from ciao_kernel.model.spec import (
     ALL_LINES,
-    ApiName,
-    BuildSpec,
     CleanPolicy,
-    ClusterSpec,
     DryRun,
     Gpu,
     JobSpec,
     ReplicaGroup,
     Resources,
-    RestartPolicy,
     Runner,
-    SuccessPolicy,
 )
 from ciao_kernel.model.status import ReplicaStatus, State, Status, exit_text
 from ciao_kernel.model.volume import Volume, VolumeKind

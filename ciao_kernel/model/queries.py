@@ -38,6 +38,10 @@ class Where:
 HERE = Where()
 
 
+def _ignore(notice: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class LogOptions:
     """Selection of a part of a replica's log."""
@@ -52,6 +56,9 @@ class LogOptions:
     """Seconds since the epoch; older lines are left out, with the precision of the backend."""
     followed: bool = False
     """Leave out the lines that following the job shows as notices instead."""
+    tell: Callable[[str], object] = field(default=_ignore, compare=False)
+    """Receives a sentence if the answer may be older than the log, for example because its node
+    cannot be reached."""
 
 
 WHOLE_LOG = LogOptions()

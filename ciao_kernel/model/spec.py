@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
+from ciao_kernel.model.build_spec import BuildSpec
 from ciao_kernel.model.checkpoint import Checkpoint
+from ciao_kernel.model.cluster_spec import ClusterSpec
+from ciao_kernel.model.outputs import OUTPUT_WAY, OutputWay, event_files, output_paths
 from ciao_kernel.model.replica import Replica
 from ciao_kernel.model.volume import Volume
 
 ALL_LINES = 10**9
 """Number of lines that means all of them."""
-OUTPUT_FOLDER = "output/"
-"""Word for the folder whose files come back by ``%output`` without a value."""
-
-
-def event_files(folder: str) -> str:
-    """Return the path, with stars, of TensorBoard's event files in a folder."""
-    return f"{folder}/**/*tfevents*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +52,6 @@ class Runner(enum.StrEnum):
     TORCHRUN = "torchrun"
 
 
-class OutputWay(enum.StrEnum):
-    """The way by which files of ``%output`` leave a pod."""
-
-    AUTO = "auto"
-    """A bucket if there is one, and otherwise exec or log, as the user's rights allow."""
-    EXEC = "exec"
-    """The pod stays until they are fetched by exec."""
-    LOG = "log"
-    """They are in the log of a container of the pod."""
-    S3 = "s3"
-    """The pod writes them to a bucket, at an address that the kernel has signed."""
-    REGISTRY = "registry"
-    """The pod pushes them to a registry, with the password of a Secret."""
-    CLAIM = "claim"
-    """The pod copies them to a volume claim, and another pod reads them there."""
-
-
-OUTPUT_WAY = "by:"
-"""Beginning of a word of ``%output`` that is an :class:`OutputWay`, and no path."""
-
-
 class CleanPolicy(enum.StrEnum):
     """Cleanup after a job's end; the names are the training operator's, in lower case."""
 
@@ -96,112 +70,6 @@ class DryRun(enum.StrEnum):
 
     def __bool__(self) -> bool:
         return self is not DryRun.NO
-
-
-class RestartPolicy(enum.StrEnum):
-    """Reaction of the training operator, or of a local job, to a replica that ended."""
-
-    NEVER = "Never"
-    ON_FAILURE = "OnFailure"
-    ALWAYS = "Always"
-    EXIT_CODE = "ExitCode"
-
-
-class SuccessPolicy(enum.StrEnum):
-    """Replicas that must succeed for a TensorFlow job to succeed."""
-
-    WORKER_0 = "worker0"
-    ALL_WORKERS = "allWorkers"
-
-
-class ApiName(enum.StrEnum):
-    """The API that runs a job on a cluster."""
-
-    AUTO = "auto"
-    """The training operator's if the cluster serves its kind, else TrainJobs, else Indexed Jobs."""
-    V1 = "v1"
-    """A kind of the training operator (``kubeflow.org/v1``)."""
-    TRAINER = "trainer"
-    """A TrainJob of Kubeflow Trainer (``trainer.kubeflow.org/v1alpha1``)."""
-    JOB = "job"
-    """An Indexed Job of Kubernetes itself (``batch/v1``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """Options that apply only on a cluster; the local backend ignores them with a notice."""
-
-    context: str | None = None
-    namespace: str | None = None
-    image: str | None = None
-    env_secrets: tuple[str, ...] = ()
-    """Secrets whose keys become environment variables."""
-    service_account: str | None = None
-    pull_secrets: tuple[str, ...] = ()
-    node_selector: tuple[tuple[str, str], ...] = ()
-    tolerations: tuple[str, ...] = ()
-    """Taints as in ``kubectl taint``: ``key=value:Effect``, ``key:Effect`` or ``key``."""
-    priority_class: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-    annotations: tuple[tuple[str, str], ...] = ()
-    restart_policy: RestartPolicy | None = None
-    backoff_limit: int | None = None
-    ttl: int | None = None
-    """Seconds after which a finished job is deleted."""
-    success_policy: SuccessPolicy | None = None
-    api: ApiName | None = None
-    queue: str | None = None
-    """Queue of Kueue that admits the job."""
-    queue_priority: str | None = None
-    """WorkloadPriorityClass of the job in its queue."""
-    pod_patch: str | None = None
-    """File with a patch of the pod templates, relative to the user's folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSpec:
-    """Requirements of the replicas besides the source; a builder provides them."""
-
-    base: str | None = None
-    """Base image; None means the job's image."""
-    registry: str | None = None
-    """Repository to which the image is pushed: ``host/team/cells``."""
-    packages: tuple[str, ...] = ()
-    """Requirement specifiers for pip."""
-    requirements: str | None = None
-    """Requirements file, relative to the user's folder."""
-    pip_index: str | None = None
-    apt: tuple[str, ...] = ()
-    """Packages of the image's Linux distribution."""
-    conda_env: str | None = None
-    """Environment file for conda, relative to the user's folder."""
-    dockerfile: str | None = None
-    """Dockerfile that builds the environment."""
-    s2i_builder: str | None = None
-    """Image with the scripts of source-to-image."""
-    push_secret: str | None = None
-    """Secret with registry passwords, for the kernel and for pods that push."""
-    pip_secret: str | None = None
-    """Secret with a ``pip.conf`` for a build pod."""
-
-    @property
-    def needed(self) -> bool:
-        """Return whether Python packages have to be installed."""
-        return bool(self.packages or self.requirements)
-
-    @property
-    def wishes(self) -> frozenset[str]:
-        """Return the fields that a builder must support; the other fields only configure it."""
-        how = ("registry", "pip_index", "push_secret")
-        names = [field.name for field in fields(self) if field.name not in how]
-        return frozenset(name for name in names if getattr(self, name))
-
-
-def output_paths(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of ``%output`` that are paths: neither a variable nor a way."""
-    return tuple(
-        word for word in words if not word.isidentifier() and not word.startswith(OUTPUT_WAY)
-    )
 
 
 @dataclass(frozen=True, slots=True)

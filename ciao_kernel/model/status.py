@@ -93,6 +93,12 @@ class Status:
         return self.settled and all(one.state.over for one in self.replicas)
 
     @property
+    def is_late(self) -> bool:
+        """Return whether a deadline ended the job: some controllers tell it only in a message."""
+        ends = (one.reason for one in self.replicas)
+        return "deadline" in self.message or any("Deadline" in one for one in (self.reason, *ends))
+
+    @property
     def word(self) -> str:
         """Return the state for display; a job that may not start yet has a word of its own."""
         held = self.state is State.PENDING and self.reason in (QUEUED, SUSPENDED)

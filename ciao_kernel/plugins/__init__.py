@@ -11,7 +11,9 @@ from ciao_kernel.plugins.console import Console, Elsewhere, PromptClosed
 from ciao_kernel.plugins.display import Display
 from ciao_kernel.plugins.framework import (
     DEFAULT_CONTAINER,
+    OPTIONAL_FRAMEWORK_PARTS,
     AnyLanguage,
+    Forkable,
     Framework,
     JobManifest,
     Launching,
@@ -22,6 +24,7 @@ from ciao_kernel.plugins.framework import (
     replica_command,
 )
 from ciao_kernel.plugins.optional_parts import (
+    OPTIONAL_BACKEND_PARTS,
     Debugging,
     Feeding,
     Inspecting,
@@ -39,6 +42,8 @@ from ciao_kernel.plugins.step import Step
 
 __all__ = [
     "DEFAULT_CONTAINER",
+    "OPTIONAL_BACKEND_PARTS",
+    "OPTIONAL_FRAMEWORK_PARTS",
     "AnyLanguage",
     "Backend",
     "Build",
@@ -50,6 +55,7 @@ __all__ = [
     "Elsewhere",
     "Emit",
     "Feeding",
+    "Forkable",
     "Framework",
     "Inspecting",
     "JobManifest",

@@ -149,6 +149,32 @@ class Serving(Protocol):
         """Return the command of a replica that only serves, as an argument vector."""
 
 
+@runtime_checkable
+class Forkable(Protocol):
+    """The optional part of a :class:`Framework` whose programs can run in forks of a process.
+
+    ``%warm`` keeps processes that have imported the framework, and forks them for each run. A
+    framework that connects before the program starts, or has a launcher of its own, is none.
+    """
+
+    def processes(
+        self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
+    ) -> list[dict[str, str]]:
+        """Return the variables of each process that a replica forks for a run.
+
+        Args:
+            spec: Result of :meth:`Framework.complete`.
+            replica: The replica.
+            addresses: Host and free port of each replica, in the order of ``spec.replicas()``.
+        """
+
+
+OPTIONAL_FRAMEWORK_PARTS = (
+    OperatorKind, Launching, StartedBySsh, AnyLanguage, Serving, Forkable,
+)  # fmt: skip
+"""All protocols that a :class:`Framework` may implement too."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobManifest:
     """A framework's description of a cluster job; the backend adds metadata and run policy."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ciao_kernel.model import Job, JobSpec, Replica, Volume
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import Streams
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.backend import Plan
 
@@ -261,3 +261,10 @@ class LimitingMemory(Protocol):
         Raises:
             BackendError: The replica cannot be measured, or not any more.
         """
+
+
+OPTIONAL_BACKEND_PARTS = (
+    Suspending, LackingVolumes, Feeding, Returning, Sending, Inspecting, Profiling, Debugging,
+    Measuring, LimitingMemory,
+)  # fmt: skip
+"""All protocols of this module."""

@@ -25,7 +25,7 @@ from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics.directives import outputs, stored_volumes
 from ciao_kernel.model import Job, Notice, Replica
-from ciao_kernel.model.spec import OUTPUT_FOLDER, OutputWay
+from ciao_kernel.model.outputs import OUTPUT_FOLDER, OutputWay
 from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step
 from ciao_kernel.session import returned_values
 from ciao_kernel.session.warm import found_runs, logged_files

@@ -149,17 +149,17 @@ class FollowedJob:
         Args:
             to_end: Wait for the job's end in any case.
         """
-        from ciao_kernel.session import failure
-
         following = self._following
         if to_end or not self._stopper.outlasts_cells:
             return await following.wait_until_shown()
         status = await following.wait_until_decided()
         if status.settled:
             return status
-        others_run = any(not one.state.over for one in status.replicas)
-        if others_run and failure.is_consequence(status, following.tails):
-            return await following.wait_until_shown()
+        if any(not one.state.over for one in status.replicas):
+            from ciao_kernel.session.failure.explanation import is_consequence
+
+            if is_consequence(status, following.tails):
+                return await following.wait_until_shown()
         self._stopper.finish_behind(following.show_rest())
         return status
 

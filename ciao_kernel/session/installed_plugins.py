@@ -6,11 +6,11 @@ times before its first line.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, distributions, entry_points
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
 _GROUPS = "ciao."
@@ -26,13 +26,14 @@ class InstalledPlugins:
     """Entry points of the groups ``ciao.frameworks``, ``ciao.builders`` and ``ciao.backends``.
 
     Args:
-        read: Returns all entry points by kind and name; replaced in tests.
+        read: Returns all entry points of packages in some folders, by kind and name; replaced in
+            tests.
         now: Seconds since the epoch.
     """
 
     def __init__(
         self,
-        read: Callable[[], Mapping[str, Mapping[str, EntryPoint]]] | None = None,
+        read: Callable[[list[str]], Mapping[str, Mapping[str, EntryPoint]]] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._read = read or _read
@@ -48,7 +49,7 @@ class InstalledPlugins:
         """Return the entry points of all kinds, as :meth:`of` does."""
         stamp = _folders()
         if stamp != self._stamp:
-            self._found = self._read()
+            self._found = self._read([folder for folder, _ in stamp])
             newest = max((changed for _, changed in stamp), default=0)
             self._stamp = stamp if newest < (self._now() - _SETTLED) * 1e9 else None
         return self._found
@@ -57,27 +58,69 @@ class InstalledPlugins:
 def _folders() -> _Stamp:
     """Return the folders of the import path, each with the time of its last change.
 
-    The working folder counts as unchanged: jobs and notebooks write into it, and an installation
-    changes another folder too.
+    The working folder is left out: plug-ins are read while the user types, and a folder of a
+    project that somebody has only opened must not run code. Jobs and notebooks write into it too.
+    It counts if the user has installed the project from there, with its metadata in the folder.
     """
-    here = ""
-    with contextlib.suppress(OSError):  # it may be gone
-        here = str(Path.cwd())
-    return tuple((one, 0 if one in ("", here) else _changed(one)) for one in sys.path)
+    here = _about("")
+    found = [(one, _about(one)) for one in sys.path]
+    own = [one for one, about in found if one and _is_same(about, here)]
+    others = [str(one) for one, about in found if one and about and not _is_same(about, here)]
+    left_out = () if own and _is_linked(here, others) else own
+    return tuple(
+        (one, about.st_mtime_ns if about else 0)
+        for one, about in found
+        if one and one not in left_out
+    )
 
 
-def _changed(folder: str) -> int:
+def _is_linked(project: os.stat_result | None, folders: list[str]) -> bool:
+    """Return whether a project is installed by a link, as by ``setup.py develop``.
+
+    Args:
+        project: Its folder.
+        folders: Folders of the import path; only those of installed packages are asked.
+    """
+    packages = (Path(one) for one in folders if one.rstrip("/").endswith("-packages"))
+    links = (link for folder in packages for link in folder.glob("*.egg-link"))
+    return any(_is_same(_about(_target(link)), project) for link in links)
+
+
+def _target(link: Path) -> str:
+    """Return the folder that a link names in its first line; none if it cannot be read."""
     try:
-        return Path(folder).stat().st_mtime_ns
+        return link.read_text(encoding="utf-8").partition("\n")[0].strip() or str(link)
+    except (OSError, ValueError):
+        return str(link)
+
+
+def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
+    return bool(one and other and os.path.samestat(one, other))
+
+
+def _about(folder: str) -> os.stat_result | None:
+    try:
+        return Path(folder).stat()
     except (OSError, TypeError, ValueError):  # the path may name what does not exist, or is no path
-        return 0
+        return None
 
 
-def _read() -> dict[str, dict[str, EntryPoint]]:
-    texts = (one.read_text("entry_points.txt") for one in distributions())
-    if not any(text and _GROUPS in text for text in texts):
-        return {}  # parsing those of all packages takes four times as long
+def _read(folders: list[str]) -> dict[str, dict[str, EntryPoint]]:
+    # Parsing the entry points of all packages takes four times as long.
+    plugins = [
+        one
+        for one in distributions(path=folders)
+        if _GROUPS in (one.read_text("entry_points.txt") or "")
+    ]
+    if not plugins:
+        return {}
+    points = [point for one in plugins for point in _first(one, folders).entry_points]
     return {
-        kind: {point.name: point for point in entry_points(group=f"{_GROUPS}{kind}")}
+        kind: {point.name: point for point in points if point.group == f"{_GROUPS}{kind}"}
         for kind in _KINDS
     }
+
+
+def _first(one: Distribution, folders: list[str]) -> Distribution:
+    """Return the installation of a package that is imported, if it is installed several times."""
+    return next(iter(distributions(name=one.name, path=folders)), one) if one.name else one

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
-from ciao_kernel.magics import build_spec, parse, render
+from ciao_kernel.magics import parse, render, spec_reader
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.overrides import (
+    check_backoff_limit,
     check_command,
     check_roles,
     check_serve,
@@ -28,9 +29,10 @@ from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.magics.table import Table
 from ciao_kernel.magics.written import as_written
 from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source, VolumeKind
-from ciao_kernel.model.spec import OUTPUT_WAY, OutputWay
+from ciao_kernel.model.outputs import OUTPUT_WAY, OutputWay
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
+from ciao_kernel.session import named_plugins
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.visible_text import listed
 
@@ -63,7 +65,7 @@ def parse_cell(
         variables: The notebook's variables, for ``{name}`` in values.
 
     Raises:
-        UsageError: The text is wrong.
+        UsageError: The text is wrong, or the setting ``framework``.
     """
     table, options = registry.table, dict(options or {})
     default = (options.get("framework") or [settings.framework])[-1] or None
@@ -78,20 +80,24 @@ def parse_cell(
         variables=variables,
     )
     given = parse.option_tokens(options)
-    changed = {build_spec.find(token, table).field for token in given}
-    spec = merge(parsed.spec, build_spec.read(given, table, parsed.spec.framework), changed)
+    changed = {spec_reader.find(token, table).field for token in given}
+    spec = merge(parsed.spec, spec_reader.read(given, table, parsed.spec.framework), changed)
     parsed = replace(parsed, tokens=parsed.tokens + given)
+    if spec.framework == settings.framework:
+        named_plugins.check("framework", settings, registry)
     framework = registry.framework(spec.framework)
     try:
         check_roles(spec, framework)
         check_command(spec, framework)
         check_serve(spec, framework)
         check_volumes(spec)
-        spec = framework.complete(spec)
+        completed = framework.complete(spec)
+        check_backoff_limit(spec, completed, framework)
     except SpecError as error:
         raise parsed.locate(error) from None
-    spec = replace(spec, groups=tuple(group for group in spec.groups if group.count))
-    build_spec.check_follow(spec, parsed.tokens, table)
+    groups = tuple(group for group in completed.groups if group.count)
+    spec = replace(completed, groups=groups)
+    spec_reader.check_follow(spec, parsed.tokens, table)
     return replace(parsed, spec=spec)
 
 
@@ -173,9 +179,8 @@ async def make_plan(
         files_folder=program.files_folder,
         python=python,
     )
-    if spec.build.requirements:
-        # Read again when they are installed. A dry run installs nothing, and finds errors too.
-        await asyncio.to_thread(requirements.read, spec.build, folder)
+    if spec.build.packages or spec.build.requirements:
+        await asyncio.to_thread(requirements.check, spec.build, folder)
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
     if spec.outputs or spec.kept_paths:

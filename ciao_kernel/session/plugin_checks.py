@@ -9,7 +9,13 @@ from typing import Any
 
 from ciao_kernel.magics import table as magics_table
 from ciao_kernel.magics.directive import Scope
-from ciao_kernel.plugins import Backend, Builder, Framework, Launching, OperatorKind
+from ciao_kernel.plugins import (
+    OPTIONAL_BACKEND_PARTS,
+    OPTIONAL_FRAMEWORK_PARTS,
+    Backend,
+    Builder,
+    Framework,
+)
 
 _ROLE = re.compile(r"[a-z][a-z0-9]*")
 """A role becomes a directive, a part of pod names and a word in the value of a variable."""
@@ -22,6 +28,10 @@ _CONTRACTS: dict[str, type] = {
     "frameworks": Framework,
     "builders": Builder,
     "backends": Backend,
+}
+_OPTIONAL: dict[str, tuple[type, ...]] = {
+    "frameworks": OPTIONAL_FRAMEWORK_PARTS,
+    "backends": OPTIONAL_BACKEND_PARTS,
 }
 
 
@@ -41,10 +51,8 @@ def checked(plugin: Any, kind: str, name: str) -> Any:
     missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(plugin, n))
     if missing:
         raise TypeError(f"it lacks {', '.join(missing)}")
-    contracts = [contract]
-    if contract is Framework:
-        contracts += [one for one in (OperatorKind, Launching) if isinstance(plugin, one)]
-    for one in contracts:
+    parts = [one for one in _OPTIONAL.get(kind, ()) if isinstance(plugin, one)]
+    for one in (contract, *parts):
         for attribute, method in vars(one).items():
             if inspect.isfunction(method) and not attribute.startswith("_"):
                 _check_call(getattr(plugin, attribute), method)

@@ -73,14 +73,17 @@ class Registry:
 
     def _new_table(self) -> Table:
         from ciao_kernel.magics import table as magics_table
-        from ciao_kernel.plugins import AnyLanguage
+        from ciao_kernel.plugins import AnyLanguage, Forkable
 
         frameworks = self._loadable("frameworks", self.framework)
         roles = {one.name: one.roles for one in frameworks}
-        free = frozenset(one.name for one in frameworks if isinstance(one, AnyLanguage))
+        free, forkable = (
+            frozenset(one.name for one in frameworks if isinstance(one, part))
+            for part in (AnyLanguage, Forkable)
+        )
         # For the others, names are enough: an unused plug-in is not imported.
         builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
-        return magics_table.build(magics_table.Names(roles, builders, backends, free))
+        return magics_table.build(magics_table.Names(roles, builders, backends, free, forkable))
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.
@@ -120,10 +123,13 @@ class Registry:
         for backend in backends:
             await backend.close()
 
-    @property
-    def backend_names(self) -> tuple[str, ...]:
-        """Names of all backends, which may not be usable here."""
-        return tuple(self._names("backends"))
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the names of all plug-ins of a kind, which may not be usable here.
+
+        Args:
+            kind: ``frameworks``, ``builders`` or ``backends``.
+        """
+        return tuple(self._names(kind))
 
     def backends(self, settings: Settings) -> list[Backend]:
         """Return all backends that can be loaded; the local one, always there, comes last."""
@@ -191,10 +197,10 @@ class Registry:
     def _make(self, kind: str, name: str, *arguments: Any) -> Any:
         target = self._names(kind).get(name)
         if target is None:
-            from ciao_kernel.magics import build_spec
+            from ciao_kernel.magics import spec_reader
 
             known = ", ".join(sorted(self._names(kind)))
-            more = f" {build_spec.ADD_A_FRAMEWORK}" if kind == "frameworks" else ""
+            more = f" {spec_reader.ADD_A_FRAMEWORK}" if kind == "frameworks" else ""
             raise PluginError(f"there is no {kind[:-1]} {name!r}.", f"There are: {known}.{more}")
         try:
             if isinstance(target, str):

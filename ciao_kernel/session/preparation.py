@@ -16,6 +16,7 @@ from ciao_kernel.session.front_end import FrontEnd
 from ciao_kernel.session.inspection.watchers import why_passed_over
 from ciao_kernel.session.keras_note import keras_note
 from ciao_kernel.session.plugin_registry import Registry
+from ciao_kernel.session.success_note import success_note
 
 if TYPE_CHECKING:
     from ciao_kernel.delivery.input.program import Program
@@ -78,6 +79,8 @@ async def prepare(
     # Local replicas have the kernel's environment, those of a cluster do not.
     here = not backend.outlives_kernel
     environment = os.environ if here else ()
+    if not here and (note := success_note(plan)):
+        front.show(note)
     own_python = here and not (spec.python or settings.python)
     if note := keras_note(spec, parsed.code, environment, here=own_python):
         front.show(note)

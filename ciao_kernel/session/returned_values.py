@@ -12,7 +12,7 @@ from ciao_kernel.delivery.replica_files import Found
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.magics.directives import event_folder, outputs, warm
 from ciao_kernel.model import Job, Status
-from ciao_kernel.model.spec import OutputWay, event_files
+from ciao_kernel.model.outputs import OutputWay, event_files
 from ciao_kernel.session.warm.found_runs import RUN, as_run
 from ciao_kernel.visible_text import listed, visible
 
@@ -61,7 +61,8 @@ def _of_values(job: Job, status: Status, names: Sequence[str]) -> Iterator[str]:
     if replica is None:
         yield (
             f"no values came back for %output: when the program ended it had no variable "
-            f"{' or '.join(names)}, or it ended by a signal or os._exit."
+            f"{' or '.join(names)}, it ended by a signal or os._exit, or its Python is older than "
+            "3.8."
         )
         if job.on_cluster and len(names) > _MANY:
             yield (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import PluginError, SpecError
+from ciao_kernel.session import named_plugins
 
 if TYPE_CHECKING:
     from ciao_kernel.config import Settings
@@ -26,7 +27,10 @@ def backend(asked: str | None, registry: Registry, settings: Settings) -> Backen
 
     Raises:
         PluginError: No backend has that name.
+        SettingError: No backend has the name in the settings.
     """
+    if not asked:
+        named_plugins.check("backend", settings, registry)
     name = asked or settings.backend
     if name and name != _AUTO:
         return registry.backend(name, settings)
@@ -45,7 +49,10 @@ def builder(spec: JobSpec, runs: Backend, registry: Registry, settings: Settings
     Raises:
         SpecError: The named builder does not support a directive or belongs to another backend,
             or no builder supports all directives.
+        SettingError: No builder has the name in the settings.
     """
+    if not spec.builder:
+        named_plugins.check("builder", settings, registry)
     name = spec.builder or settings.builder
     named = registry.builder(name, settings) if name and name != _AUTO else None
     # A cell that was written for a cluster also runs on this machine.

@@ -264,7 +264,7 @@ class Session:
             UsageError: The job's lines have no timestamps.
             JobFailed: The job failed, now or long ago.
         """
-        from ciao_kernel.session import failure
+        from ciao_kernel.session.failure.verdict import judge
         from ciao_kernel.session.following import Following
         from ciao_kernel.session.inspection.watchers import watchers
 
@@ -277,9 +277,7 @@ class Session:
             display,
             follow,
             since,
-            lambda status, tails: failure.judge(
-                job, status, tails, folder, backend.describe_leftovers
-            ),
+            lambda status, tails: judge(job, status, tails, folder, backend.describe_leftovers),
             watchers(job, backend, display.show, self.settings, console),
         )
         return await self.followed(job, following).attach_to_end()

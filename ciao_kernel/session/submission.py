@@ -89,7 +89,7 @@ async def _run_to_end(
 ) -> JobResult:
     """Follow a cell's own job to its end; its record is being written."""
     # Imported while the job starts.
-    from ciao_kernel.session import failure
+    from ciao_kernel.session.failure.verdict import judge
     from ciao_kernel.session.following import Following
     from ciao_kernel.session.inspection.watchers import watchers
 
@@ -105,7 +105,7 @@ async def _run_to_end(
         backend,
         display,
         spec.follow,
-        judge=lambda status, tails: failure.judge(
+        judge=lambda status, tails: judge(
             shown, status, tails, folder, describe_leftovers, variables, watched.after_kill
         ),
         watched=watched,

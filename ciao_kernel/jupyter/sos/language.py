@@ -21,6 +21,7 @@ from ciao_kernel import __version__
 from ciao_kernel.jupyter.sos import kernel_side, versions
 
 _log = logging.getLogger(__name__)
+# Only at the level debug: SoS shows other records in the notebook, without filling in arguments.
 
 _CHECK_INTERVAL = 0.5
 """Seconds between two checks that the kernel is alive, while SoS waits for it."""
@@ -78,7 +79,7 @@ class Ciao:
             try:
                 pickled = pickle.dumps({as_var or name: env.sos_dict[name]})
             except Exception as error:  # any error that the value's type raises
-                _log.warning("%%get cannot send %s", name, exc_info=True)
+                _log.debug("%%get cannot send %s", name, exc_info=True)
                 self.sos_kernel.warn(f"%get cannot send {name}: {error}")
                 continue
             reply = await self._send(pickled)
@@ -94,14 +95,14 @@ class Ciao:
         try:
             answers = self._ask("give", expressions)
         except Exception as error:  # the kernel does not answer any more
-            _log.warning("%%put got no answer", exc_info=True)
+            _log.debug("%put got no answer", exc_info=True)
             answers = {name: ["", str(error)] for name in expressions}
         for name, (pickled, problem) in answers.items():
             if not problem:
                 try:
                     values[name] = pickle.loads(base64.b64decode(pickled))
                 except Exception as error:  # the type is not available in SoS's process
-                    _log.warning("%%put cannot read %s", name, exc_info=True)
+                    _log.debug("%%put cannot read %s", name, exc_info=True)
                     problem = f"{type(error).__name__}: {error}"
             if problem:
                 self.sos_kernel.warn(f"%put cannot send {expressions[name]}: {problem}")

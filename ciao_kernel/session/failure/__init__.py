@@ -1,11 +1,6 @@
 """Explains why a job failed: the replica, how it ended, its traceback, and a possible fix.
 
-The session calls :func:`judge` when a cell ends, with the ends of the replicas' logs: its job is
-over, or its failure is decided while other replicas still run. It calls :func:`is_consequence`
-before, to decide how long to wait for their last lines.
+The session calls :func:`.verdict.judge` when a cell ends, with the ends of the replicas' logs: its
+job is over, or its failure is decided while other replicas still run. It calls
+:func:`.explanation.is_consequence` before, to decide how long to wait for their last lines.
 """
-
-from ciao_kernel.session.failure.explanation import is_consequence
-from ciao_kernel.session.failure.verdict import judge
-
-__all__ = ["is_consequence", "judge"]

@@ -40,7 +40,7 @@ def explain(failure: Failure) -> JobFailed:
     trace, lines = found.get(replica), texts.get(replica, [])
     own, rank = _without_torchrun(lines)
     why = f": {_short(trace.error)}" if trace else f": {rank}." if rank else "."
-    how = _how(ended[replica])
+    how = _how(ended[replica], job)
     if not trace and rank.endswith(f" {how}"):  # torchrun has ended as its process did
         why = f" ({rank.removesuffix(how).strip()})."
     message = status.message or f"{replica} {how}{_after(ended[replica])}{why}"
@@ -118,13 +118,13 @@ def _crashed(one: ReplicaStatus) -> bool:
     return one.exit_code is not None and one.exit_code < 0 and one.exit_code not in ours
 
 
-def _how(one: ReplicaStatus) -> str:
+def _how(one: ReplicaStatus, job: Job) -> str:
     if one.reason == "OOMKilled":
         return "was killed because it used too much memory (OOMKilled)"
     if one.reason.startswith(_NOT_STARTED):
         return f"did not start: {one.reason.partition(': ')[2]}"
-    if one.exit_code is None and one.reason:
-        return f"failed: {one.reason}"
+    if one.reason and (one.exit_code is None or hints.was_taken_away(one, job)):
+        return f"failed: {one.reason.rstrip('.')}"
     if one.exit_code is None or one.exit_code == 0:
         return "failed"
     if one.exit_code < 0:

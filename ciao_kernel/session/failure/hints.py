@@ -12,11 +12,13 @@ from typing import Any
 
 from ciao_kernel.delivery.input.imports import CELL, TEXT
 from ciao_kernel.delivery.input.variables import storable_names
+from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
 from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.image_hint import image_hint
+from ciao_kernel.session.failure.python_hint import python_hint
 from ciao_kernel.session.failure.tracebacks import Trace
 from ciao_kernel.session.failure.volume_hint import volume_hint
 from ciao_kernel.session.inspection import memory_advice
@@ -35,6 +37,7 @@ _NAME = re.compile(r"NameError: (?:global )?name '([^'\n]+)' is not defined")
 _KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
 _KILLED_PROCESS = re.compile(r"^  exitcode +: -9\b", re.MULTILINE)
 """What torchrun reports of a process that was killed."""
+_DISK_FULL = "The pod's disk is full. Write less to it, or write to a bucket."
 _LINES = 200
 _LAST_LINES = 10
 _LINES_BEFORE = 20
@@ -56,10 +59,12 @@ def hint(
     text = "\n".join(lines[-_LINES:])
     # Programs try a module or a port and continue without it: only the end shows what was needed.
     end = "\n".join(trace.said if trace else last(lines))
+    shown = trace.lines if trace else last(lines) or [""]
     # A program may also skip a batch for which there was no memory, and fail by another error.
     cause = end if trace else text
     found = (
         image_hint(failure.status.reason, message, job)
+        or python_hint(shown, trace.error if trace else shown[-1], job)
         or _missing_file(text, folder, job)
         or _missing_module(end, folder, job)
         or _missing_name(end, failure.variables)
@@ -68,8 +73,15 @@ def hint(
         or volume_hint(end, job, one.replica.role)
         or _disk(cause, job)
         or _memory(cause, text, one, failure)
+        or _loss(one, job)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
+
+
+def was_taken_away(one: ReplicaStatus, job: Job) -> bool:
+    """Return whether the cluster ended a replica and told why, as at a shutdown of its node."""
+    killed = one.exit_code in (-signal.SIGKILL, -signal.SIGTERM)
+    return job.on_cluster and killed and one.reason not in ("", "deleted", "OOMKilled")
 
 
 def last(lines: list[str]) -> list[str]:
@@ -156,13 +168,25 @@ def _port(end: str, beside: list[str], job: Job) -> str:
 def _disk(text: str, job: Job) -> str:
     full = "No space left on device" in text or "Disk quota exceeded" in text
     if job.on_cluster:
-        return "The pod's disk is full. Write less to it, or write to a bucket." if full else ""
+        return _DISK_FULL if full else ""
     with contextlib.suppress(OSError):
         # A full disk has no room for the traceback either.
         full = full or shutil.disk_usage(job.files).free < 1024 * 1024
     if full:
         return "The disk is full. `%ciao delete --finished` removes old jobs and their files."
     return ""
+
+
+def _loss(one: ReplicaStatus, job: Job) -> str:
+    if not was_taken_away(one, job) or "DeadlineExceeded" in one.reason:
+        return ""
+    if "exceed" in one.reason and "limit" in one.reason:  # its own use of disk
+        return _DISK_FULL
+    checkpoint = "" if has_checkpoint(job.header) else "%checkpoint keeps what the program saves"
+    if job.retries:
+        return checkpoint and f"{checkpoint}: the next start then goes on from there."
+    again = "%retries=3 starts the job again after such a loss"
+    return f"{again}, and {checkpoint} for that start." if checkpoint else f"{again}."
 
 
 def _memory(cause: str, text: str, one: ReplicaStatus, failure: Failure) -> str:

@@ -9,8 +9,6 @@ from typing import Any
 
 from ciao_kernel.errors import JobError, JobStopped
 from ciao_kernel.model import Job, Replica, State, Status
-from ciao_kernel.session.failure.evidence import Failure
-from ciao_kernel.session.failure.explanation import explain
 
 
 def judge(
@@ -41,6 +39,10 @@ def judge(
         return JobStopped(f"{job.name} was stopped{why}.", hint)
     if status.state is not State.FAILED:
         return None
+    # Late: 70 modules that a job without a failure does not need.
+    from ciao_kernel.session.failure.evidence import Failure
+    from ciao_kernel.session.failure.explanation import explain
+
     gone = [one for one in status.replicas if describe_leftovers is None or not _exists(one.log)]
     known = tuple(replace(one, log="") if one in gone else one for one in status.replicas)
     status = replace(status, replicas=known)

@@ -146,4 +146,8 @@ def handler_hint(found: Sequence[Stand]) -> Iterator[str]:
         and all(one.process is None and not one.threads for one in found)
         and all("handler" in one.fault for one in found)
     ):
-        yield "A job has no handler with %inspect=off, and with python -E, -I or -S."
+        yield (
+            "A job has no handler with %inspect=off, with python -E, -I or -S, with a Python older "
+            "than 3.8, or where neither Python nor the C library can make a file in memory "
+            "(memfd_create)."
+        )

@@ -126,10 +126,10 @@ def _of_replica(replica: ReplicaStacks) -> Iterator[Stand]:
         if pid in own
         or (one.answer is not Answer.NONE and pid not in starters and not _is_helper(one))
     ]
-    several = sum(one.pid in own and bool(one.rank) for one in shown) > 1
+    several = len({one.rank for one in shown if one.pid in own}) > 1
     for one in shown:
         child = bool(own & set(_ancestors(one.pid, processes)))
-        rank = f"[{one.rank}]" if several else ""
+        rank = f"[{one.rank}]" if several and one.rank else ""
         label = f"{name} (child {one.pid})" if child else name + rank
         yield Stand(label, name, one, _threads(one), _fault(one), child)
     if not shown and (waiting := [one for one in processes.values() if _is_warm(one)]):

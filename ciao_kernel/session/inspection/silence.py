@@ -158,7 +158,7 @@ class SilenceWatch:
 
     def show_after_deadline(self, status: Status) -> None:
         """Show the picture from before the deadline of a job that it has ended."""
-        if self._at_deadline and _is_late(status):
+        if self._at_deadline and status.is_late:
             self._show(Notice(self._at_deadline))
 
     async def _show_picture(self, seconds: float) -> None:
@@ -245,9 +245,3 @@ class SilenceWatch:
                 async with asyncio.timeout(pause):
                     await self._lines.wait()
             pause = min(2 * pause, 20 * self._apart) if len(known) > 2 else pause
-
-
-def _is_late(status: Status) -> bool:
-    """Return whether a deadline ended a job: some controllers tell that only in their message."""
-    ends = (one.reason for one in status.replicas)
-    return "deadline" in status.message or any("Deadline" in one for one in (status.reason, *ends))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from ciao_kernel.api.lookup import find, find_all
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.output import results
-from ciao_kernel.errors import BackendError, JobFailed, JobStopped, NoSuchJob
+from ciao_kernel.errors import BackendError, JobFailed, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.model.queries import HERE, Where
 
@@ -38,6 +40,18 @@ def look(_):
 
 with multiprocessing.get_context("fork").Pool(2) as pool:
     print(pool.map(look, range(4)), job.state)
+"""
+
+NAMED = """
+import ciao_kernel as ciao
+from ciao_kernel.errors import UsageError
+
+print(ciao.job("a", backend="local").name, len(ciao.jobs(mine=False, backend="local")))
+for ask in (lambda: ciao.job("a", backend="far"), lambda: ciao.jobs(backend="far")):
+    try:
+        ask()
+    except UsageError as error:
+        print(error.message)
 """
 
 
@@ -104,6 +118,11 @@ def test_the_progress_is_that_of_the_replicas_that_train(machine: Machine) -> No
     assert (done.share, done.left) == (0.5, 60.0)
 
 
+def test_the_metrics_of_an_ended_job_have_its_last_line(machine: Machine) -> None:
+    job = machine.end("a-1", {"worker-0": "step 1 loss 0.5\nstep 2 loss 0.4"})
+    assert job.metrics["loss"]["worker-0"].last == 0.4
+
+
 @pytest.mark.parametrize("what", ["result", "progress", "metrics"])
 def test_nothing_of_a_later_job_is_taken_for_its_own(machine: Machine, what: str) -> None:
     old = machine.end("a-1", {"worker-0": "step 1/10\n"})
@@ -136,6 +155,18 @@ def test_a_wait_for_a_job_that_was_deleted_after_its_end_tells_the_end(machine: 
     assert failed.wait(check=False) is State.FAILED
 
 
+def test_a_wait_of_no_seconds_tells_the_end_of_a_job_that_is_over(machine: Machine) -> None:
+    done = machine.end("a-1", {"worker-0": ""})
+    assert done.wait(timeout=0) is State.SUCCEEDED
+    assert done.wait(timeout=0) is State.SUCCEEDED
+    machine.remove()
+    failed = machine.end("a-2", {"worker-0": "Traceback: bad\n"}, "Failed")
+    for _ in range(2):
+        with pytest.raises(JobFailed):
+            failed.wait(timeout=0)
+    assert failed.wait(timeout=0, check=False) is State.FAILED
+
+
 def test_jobs_of_a_namespace_are_no_empty_list_without_a_cluster(machine: Machine) -> None:
     machine.end("a-1", {"worker-0": ""})
     for place in (Where(namespace="team"), Where(context="staging")):
@@ -154,3 +185,28 @@ def test_a_forked_process_asks_by_itself(machine: Machine, tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     told = ["Succeeded Succeeded"] * 4
     assert (done.stdout, done.stderr) == (f"{told} Succeeded\n", "")
+
+
+def test_a_job_is_selected_by_its_backend(machine: Machine, tmp_path: Path) -> None:
+    machine.end("a-1", {"worker-0": ""})
+    command = [sys.executable, "-c", NAMED]
+    environ = {**os.environ, "CIAO_STORAGE": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert done.stdout == "a 1\n" + "no backend far is available.\n" * 2, done.stderr
+
+
+def test_the_hint_for_jobs_of_one_name_is_python() -> None:
+    class Twice:
+        async def find(self, name: str, where: Where) -> None:
+            raise UsageError(f"there are 2 jobs named {name}.", "Write a --backend local.")
+
+        def run(self, work: Any) -> Any:
+            return asyncio.run(work(self))
+
+    client: Any = Twice()
+    with pytest.raises(UsageError, match="there are 2 jobs named a") as caught:
+        find(client, "a", HERE)
+    assert 'ciao_kernel.job("a", backend="local")' in caught.value.hint
+    with pytest.raises(UsageError) as caught:
+        find(client, "a", Where(backend="far"))  # the hint has the backends that are there
+    assert caught.value.hint == "Write a --backend local."

@@ -14,7 +14,7 @@ from ciao_kernel import commands
 from ciao_kernel.api.client import NoDisplay
 from ciao_kernel.commands import attach, tensorboard
 from ciao_kernel.commands.shared_arguments import only_running
-from ciao_kernel.errors import ClusterFault, NoSuchJob
+from ciao_kernel.errors import ClusterFault, NoSuchJob, UsageError
 from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import HERE, Where
 from ciao_kernel.session import lookup
@@ -94,6 +94,12 @@ def test_attach_follows_the_job_that_it_has_chosen() -> None:
     again = Session(*both)
     again.last = JobResult(LOCAL, RUNNING)
     assert again.run(attach) == [("local", LOCAL)]
+
+
+def test_a_replica_behind_the_name_is_followed() -> None:
+    assert Session(Backend("local", LOCAL)).run(attach, "same/worker-0") == [("local", LOCAL)]
+    with pytest.raises(UsageError, match="same has no replica worker-7"):
+        Session(Backend("local", LOCAL)).run(attach, "same/worker-7")
 
 
 def test_tensorboard_shows_all_jobs_that_have_it() -> None:

@@ -31,13 +31,14 @@ class Backend:
         self.asked: list[str] = []
         self.fault: CiaoError | None = None
         self.prompts = False
+        self.answer = "stops"
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         return ""
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         self.asked.append(rank)
-        return "stops"
+        return self.answer
 
     async def debug(
         self, job: Job, replica: Replica, pid: int, streams: Streams, rank: str = ""
@@ -121,6 +122,17 @@ def test_a_process_is_asked_by_its_number(name: str, asked: str) -> None:
     assert backend.asked == [asked] * 3  # its prompt, its stop, its prompt
 
 
+def test_a_replica_without_a_debugger_is_told_what_it_needs() -> None:
+    backend = Backend()
+    backend.answer = "none"
+    caller: Any = Caller(backend)
+    caller.console = caller
+    args = argparse.Namespace(name="mine/worker-0", context=None, namespace=None, backend=None)
+    with pytest.raises(UsageError, match="worker-0 has no debugger") as caught:
+        asyncio.run(debug.run(args, caller))
+    assert "Python or the C library must be able to make a file in memory" in caught.value.hint
+
+
 @pytest.mark.parametrize("number", ["", "x", "-1", "²", "1.1"])
 def test_what_is_no_number_of_a_process_is_refused(number: str) -> None:
     caller: Any = Caller(Backend())
@@ -147,6 +159,9 @@ def test_tab_offers_the_processes_of_torchrun() -> None:
     ]
     assert completion.processes("mine/worker-0.1", args) == ["mine/worker-0.1"]
     assert completion.processes("other/worker-0", args) == ["other/worker-0"]
+    alone = replace(JOB, header="%worker=1\n%nprocPerNode=1")
+    args = argparse.Namespace(known_jobs=lambda: [alone])
+    assert completion.processes("mine/worker-0", args) == ["mine/worker-0"]
 
 
 @pytest.mark.parametrize("count", ["99999999999", "²", "-1", "x", ""])

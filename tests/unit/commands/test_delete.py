@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +34,37 @@ class Place:
     def __init__(self, storage: Path) -> None:
         self.root = storage / "jobs"
         self._host = Host(storage)
-        self._backend = LocalBackend(Settings(storage=storage), host=self._host)
+        self.settings = Settings(storage=storage)
+        self._backend = LocalBackend(self.settings, host=self._host)
         self.written: list[str] = []
+        self.retries: dict[str, int] = {}
+        """Those of jobs of a cluster, by their names."""
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens before a person answers."""
 
-    def finish(self, *names: str, since: float = 1.0, **other: Any) -> None:
+    def finish(
+        self, *names: str, since: float = 1.0, uid: str = "", header: str = "", **other: Any
+    ) -> None:
         """Make jobs that are over since some time, as a supervisor leaves them.
 
         Args:
             names: Their names.
             since: When they ended.
+            uid: The uid of each; "" makes it of the name.
+            header: The directives of each.
             other: Fields of their status that differ.
         """
         for number, name in enumerate(names):
             folder = Folder(self.root / name)
             folder.logs.mkdir(parents=True)
             (folder.path / "work").mkdir()
-            asked = {"id": f"{name}-1", "name": name, "host": self._host.identity}
-            asked |= {"framework": "pytorch", "header": "", "created": float(number), "by": "me"}
+            asked = {"id": uid or f"{name}-1", "name": name, "host": self._host.identity}
+            asked |= {
+                "framework": "pytorch",
+                "header": header,
+                "created": float(number),
+                "by": "me",
+            }
             asked |= {"detached": False, "workdir": "w", "program": "p", "grace": 1.0}
             folder.write_job({**asked, "replicas": []})
             status: dict[str, Any] = {"state": "Succeeded", "since": since, "reason": ""}
@@ -70,6 +87,7 @@ class Place:
 
         async def ask(question: str) -> str:
             self.written.append(question)
+            self.meanwhile()
             return answer or ""
 
         caller = commands.Caller(
@@ -85,7 +103,13 @@ class Place:
     # What the verb asks of a session.
 
     async def jobs(self, faults: object, where: Where) -> list[tuple[Job, Status]]:
-        return await self._backend.jobs(where)
+        return [
+            (self._of_cluster(job) if job.name in self.retries else job, status)
+            for job, status in await self._backend.jobs(where)
+        ]
+
+    def _of_cluster(self, job: Job) -> Job:
+        return replace(job, retries=self.retries[job.name], kind_of_place="namespace")
 
     async def find(self, name: str, where: Where) -> tuple[LocalBackend, Job, Status]:
         return self._backend, *await self._backend.find(name, where)
@@ -282,6 +306,45 @@ def test_a_job_of_a_machine_that_may_sleep_is_deleted_only_by_its_name(place: Pl
     assert place.written[0] == said
     place.delete("asleep")
     assert place.names() == []
+
+
+def test_a_job_that_may_be_starting_again_is_not_finished(place: Place) -> None:
+    now = time.time()
+    place.finish("again", since=now - 60, state="Failed")
+    place.finish("given-up", since=now - 7200, state="Failed")
+    place.finish("done", since=now - 60)
+    place.finish("no-tries", since=now - 60, state="Failed")
+    place.retries = {"again": 3, "given-up": 3, "done": 3}
+    place.delete("--finished", "--yes")
+    assert place.names() == ["again"]
+    assert place.written[0] == (
+        "1 job stays, which may be starting again (%retries); "
+        "`ciao delete again` deletes by name.\n"
+    )
+    place.delete("again")
+    assert place.names() == []
+
+
+def test_a_failed_job_of_this_machine_does_not_start_again(place: Place) -> None:
+    """Its supervisor counts the tries, and tells only the last failure."""
+    place.finish("a", since=time.time() - 60, header="%retries=3\n", state="Failed")
+    place.delete("--finished", "--yes")
+    assert place.names() == []
+
+
+def test_a_job_that_starts_again_before_the_answer_stays(place: Place) -> None:
+    place.finish("a", "b", "named")
+
+    def start_again() -> None:
+        shutil.rmtree(place.root / "a")
+        place.finish("a", uid="a-2", state="Running", settled=False)
+        shutil.rmtree(place.root / "b")
+        place.finish("b", uid="b-2")
+
+    place.meanwhile = start_again
+    place.delete("--finished", "named", answer="y")
+    assert place.names() == ["a", "b"]
+    assert place.written[2:] == ["named (Succeeded) and its files were removed.\n"]
 
 
 @pytest.mark.parametrize(

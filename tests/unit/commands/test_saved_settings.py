@@ -12,6 +12,7 @@ import pytest
 from ciao_kernel import commands, config
 from ciao_kernel.commands import config as verb
 from ciao_kernel.config import Settings
+from ciao_kernel.session.plugin_registry import Registry
 
 TYPED = {
     "backend": ["local"],
@@ -82,7 +83,7 @@ class User:
     def config(self, change: str, before: str = "") -> str:
         """Change a file in a terminal; return its text, after a comparison with the change."""
         self.file.write_bytes(before.encode())
-        session = SimpleNamespace(settings=Settings())
+        session = SimpleNamespace(settings=Settings(), registry=Registry({}))
         caller = commands.Caller(
             session,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from ciao_kernel import errors
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, ReplicaGroup, Resources
 from ciao_kernel.session import plugin_checks
+from tests.cluster import pins
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (
@@ -157,6 +158,20 @@ def test_links_out_of_the_docs_lead_to_pages_of_the_site(make: ModuleType, tmp_p
     assert "](../../../gateway.md)" in (
         tmp_path / "repository/deploy/enterprise-gateway/README.md"
     ).read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_cluster_names_each_part_that_takes_a_newer_go() -> None:
+    page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+    assert f"Go {pins.GO[0]}.{pins.GO[1]} or newer" in page
+    named = re.findall(
+        r"([\w-]+) (1\.[\d.]*\d)", page.partition("newer Go:\n")[2].partition(". ")[0]
+    )
+    newer = set()
+    for file in pins.MODULES.glob("*/go.mod"):
+        (go,) = re.findall(r"^go (\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        if tuple(map(int, go.split(".")[:2])) > pins.GO:
+            newer.add((file.parent.name, go.removesuffix(".0")))
+    assert {(name.lower(), go) for name, go in named} == newer
 
 
 def test_make_help_lists_every_described_target() -> None:

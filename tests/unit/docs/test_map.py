@@ -1,4 +1,4 @@
-"""The map of docs/architecture.md against the modules."""
+"""The map of docs/map.md against the modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ciao_kernel.commands.verb_table import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = ROOT / "ciao_kernel"
-TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
 _SECTION = re.compile(r"  (\w[\w/]*?)/? ")
 """The first line of a section: a package or a module of ciao_kernel, indented by two spaces."""
 _ROOM = re.compile(r"    (\w+)(/?) ")
@@ -21,7 +21,7 @@ _ROOM = re.compile(r"    (\w+)(/?) ")
 def sections() -> dict[str, set[str]]:
     """The words of the map by the package or the module that they describe."""
     found: dict[str, set[str]] = {}
-    drawing = TEXT.partition("## The map")[2].split("```")[1]
+    drawing = TEXT.split("```")[1]
     section, own = "", set[str]()
     for line in drawing.partition("\nciao_kernel/\n")[2].splitlines():
         if not line.startswith("  "):

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from ciao_kernel.errors import JobError, JobFailed, JobStopped
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
-from ciao_kernel.session.failure import judge, tracebacks
+from ciao_kernel.session.failure import tracebacks
 from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.explanation import explain
+from ciao_kernel.session.failure.verdict import judge
 from tests.helpers.growth import is_linear
 from tests.helpers.torchrun_report import KILLED
 
@@ -809,6 +810,7 @@ RESET = VICTIM.format("ConnectionResetError: x")
         (-9, "OOMKilled", "was killed because it used too much memory (OOMKilled)"),
         (None, "OOMKilled", "was killed because it used too much memory (OOMKilled)"),
         (None, "Evicted: low on memory", "failed: Evicted: low on memory"),
+        (-9, "Error", "was killed by SIGKILL"),
         (None, "", "failed"),
         (0, "", "failed"),
     ],
@@ -1328,6 +1330,47 @@ def test_an_evicted_pod_is_no_matter_of_memory() -> None:
     assert "memory" not in explain(Failure(ON_CLUSTER, status, {}, Path("/nowhere"))).hint
     killed = Status(State.FAILED, (replace(ended, reason=""),), decided_by=ended.replica)
     assert "%memory=2Gi" in explain(Failure(ON_CLUSTER, killed, {}, Path("/nowhere"))).hint
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "how"),
+    [
+        (-9, "Evicted: The node was low on it.", "failed: Evicted: The node was low on it."),
+        (-15, "Terminated: imminent node shutdown", "failed: Terminated: imminent node shutdown."),
+        (-9, "deleted", "was killed by SIGKILL."),
+        (-11, "Evicted", "was killed by SIGSEGV."),
+    ],
+)
+def test_a_replica_that_the_cluster_has_killed_tells_why(code: int, reason: str, how: str) -> None:
+    status = Status(State.FAILED, (end(0, code, reason),))
+    found = explain(Failure(ON_CLUSTER, status, {}, Path("/nowhere")))
+    assert found.message == f"worker-0 {how}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "header", "retries", "hint"),
+    [
+        ("Evicted", "", 0, "%retries=3 starts the job again after such a loss, and %checkpoint"),
+        (
+            "NodeShutdown",
+            "%checkpoint=a\n",
+            0,
+            "%retries=3 starts the job again after such a loss.",
+        ),
+        ("Terminated: node shutdown", "", 1, "%checkpoint keeps what the program saves: the next"),
+        ("Terminated: node shutdown", "%checkpoint=a\n", 1, WHOLE_LOG),
+        ("Evicted: Pod ephemeral storage exceeds the total limit of 1Gi.", "", 0, "disk is full"),
+        ("DeadlineExceeded", "", 0, WHOLE_LOG),
+        ("deleted", "", 0, WHOLE_LOG),
+    ],
+)
+def test_who_lost_a_replica_to_its_node_is_told_of_a_new_start(
+    reason: str, header: str, retries: int, hint: str
+) -> None:
+    ended = replace(end(0, -15, reason), log="/jobs/mnist/logs/worker-0.log")
+    status = Status(State.FAILED, (ended,), decided_by=ended.replica)
+    job = replace(ON_CLUSTER, header=header, retries=retries)
+    assert hint in explain(Failure(job, status, {}, Path("/nowhere"))).hint
 
 
 def test_a_program_that_may_not_write_to_a_volume_has_a_remedy() -> None:

@@ -124,13 +124,13 @@ def test_a_failed_replica_ends_its_cell_and_the_rest_comes_behind(foreseen: bool
         assert cell.session.last
         assert cell.session.last.state is State.FAILED
         # A shutdown waits for the rest, which is saved nowhere else.
-        assert cell.lifetime._delays == 1
+        assert cell.lifetime.is_delayed()
         await cell.finish()
         assert b"the cause" in cell.display.data("worker-1")
         assert cell.display.ended == 1
         assert cell.display.status.settled
         assert cell.display.notices == ""
-        assert cell.lifetime._delays == 0
+        assert not cell.lifetime.is_delayed()
 
     run(main)
 

@@ -121,6 +121,15 @@ def test_a_framework_needs_no_kind_of_the_operator_but_has_it_as_the_contract_sa
         registry.framework("old")
 
 
+def test_the_frameworks_that_warm_replicas_run_come_from_all_that_are_installed() -> None:
+    own = {"tensorflow", "pytorch", "jax", "python"}
+    assert Registry({}).table.names.forkable == own
+    points = {name.lower(): _entry(name.lower(), f"{__name__}:{name}") for name in ("Bare", "Mesh")}
+    names = Registry({"frameworks": points}).table.names
+    assert set(names.frameworks) == {*BUILT_IN, "bare", "mesh"}
+    assert names.forkable == own | {"mesh"}
+
+
 def test_a_built_in_name_cannot_be_taken_over() -> None:
     registry = Registry({"frameworks": {"tensorflow": _entry("tensorflow", f"{__name__}:Mesh")}})
 

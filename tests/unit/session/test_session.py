@@ -16,6 +16,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.errors import (
     DirectiveError,
     PluginError,
+    SettingError,
     SourceError,
     SpecError,
     UsageError,
@@ -124,6 +125,8 @@ def test_backends_and_builders_by_name() -> None:
     made = session()
     assert made.backend(None).name == made.backend("auto").name == "local"
     with pytest.raises(PluginError, match="no backend 'moon'"):
+        made.backend("moon")
+    with pytest.raises(SettingError, match="backend cannot be 'moon'"):
         session(backend="moon").backend(None)
     assert session(backend="moon").backend("local").name == "local"
 

@@ -89,6 +89,15 @@ def test_processes_of_torchrun_are_shown_without_torchrun_itself() -> None:
     ]
 
 
+def test_a_number_names_a_process_only_beside_one_with_another_number() -> None:
+    first = process(thread(own(7)), pid=3, rank="0")
+    child = process(thread(own(7)), pid=4, parent=3, rank="0")
+    assert lines(replica(0, first, child)) == ["worker-0, worker-0 (child 4) | line 7"]
+    # Of a launcher that tells no count, the process with 0 has no number.
+    ranks = [process(thread(own(7)), pid=n, rank=rank) for n, rank in ((3, ""), (4, "1"))]
+    assert lines(replica(0, *ranks)) == ["worker-0, worker-0[1] | line 7"]
+
+
 def test_an_import_is_named_by_its_line() -> None:
     frozen = Frame("<frozen importlib._bootstrap>", 1027, "_find_and_load")
     deep = Frame(f"{TORCH}/deep.py", 3, "<module>")
@@ -125,6 +134,12 @@ def test_replicas_without_an_answer_are_named_with_the_reason() -> None:
         "worker-4 | Python has just started, or runs without the handler",
         "worker-5 | it is Pending",
     ]
+
+
+def test_a_job_without_any_handler_is_told_the_reasons() -> None:
+    *_, hint = lines(replica(0, process(answer=Answer.NONE, command="python3")))
+    assert hint.startswith("A job has no handler with %inspect=off")
+    assert "with a Python older than 3.8, or where neither Python nor the C library can" in hint
 
 
 def test_replicas_at_a_breakpoint_and_at_an_error_are_at_their_prompts() -> None:

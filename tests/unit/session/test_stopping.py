@@ -136,11 +136,11 @@ def test_files_go_after_the_last_line_was_read_and_hold_the_process() -> None:
         stop = Stop(delete=True)
         stop.backend.promise.set()
         await stop.cell
-        assert stop.lifetime._delays == 1
+        assert stop.lifetime.is_delayed()
         stop.backend.gone.set()
         await stop.ended()
         assert stop.backend.said == ["stopped", "not followed any more", "deleted"]
-        assert stop.lifetime._delays == 0
+        assert not stop.lifetime.is_delayed()
 
     asyncio.run(main())
 
@@ -161,10 +161,10 @@ def test_a_stop_that_is_certain_holds_no_process() -> None:
     async def main() -> None:
         stop = Stop()
         await asyncio.sleep(0.1)
-        assert stop.lifetime._delays == 1
+        assert stop.lifetime.is_delayed()
         stop.backend.promise.set()
         await stop.cell
-        assert stop.lifetime._delays == 0
+        assert not stop.lifetime.is_delayed()
         stop.backend.gone.set()
         await stop.ended()
 
@@ -261,7 +261,7 @@ def test_a_shutdown_waits_for_a_removal_whose_cell_was_interrupted() -> None:
         assert not shutdown.done()
         gone.set()
         await shutdown
-        assert lifetime._delays == 0
+        assert not lifetime.is_delayed()
 
     asyncio.run(main())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.config import Settings
+from ciao_kernel.errors import SourceError
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
@@ -15,7 +16,6 @@ from ciao_kernel.model import Address, JobSpec, Owner, Replica, Source, SourceFi
 from ciao_kernel.plugins import Plan
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
-from ciao_kernel.session.warm.framework import processes
 from ciao_kernel.session.warm.key import Key, key_of
 
 HEAD = "%framework=pytorch\n%worker=2;%cpu=1\n%warm\n"
@@ -26,10 +26,15 @@ def spec(header: str) -> JobSpec:
     return parse_cell(f"{header}x", REGISTRY, Settings(), style=Style.CELL).spec
 
 
-def key(header: str, folder: Path = Path("/x"), settings: Settings | None = None) -> Key:
+def key(
+    header: str,
+    folder: Path = Path("/x"),
+    settings: Settings | None = None,
+    backend: str = "kubernetes",
+) -> Key:
     source = Source(SourceFile("cell.py", b""))
     plan = Plan(None, spec(header), PyTorch(), source, folder, "", Owner("me"))
-    return key_of(plan, settings or Settings(), "local")
+    return key_of(plan, settings or Settings(), backend)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,37 @@ def test_a_changed_requirements_file_is_another_environment(tmp_path: Path) -> N
     assert before.difference(key(header, tmp_path), REGISTRY.table) == "%requirements"
 
 
+@pytest.mark.parametrize("option", ["-r", "-c"])
+def test_a_changed_file_that_requirements_name_is_another_environment(
+    option: str, tmp_path: Path
+) -> None:
+    header = HEAD + "%requirements=needed.txt\n"
+    (tmp_path / "needed.txt").write_text(f"torch\n{option} more.txt\n")
+    (tmp_path / "more.txt").write_text("numpy==2.0")
+    before = key(header, tmp_path)
+    (tmp_path / "needed.txt").write_text(f"# a remark\ntorch\n{option} more.txt\n")
+    assert before.difference(key(header, tmp_path), REGISTRY.table) == ""
+    (tmp_path / "more.txt").write_text("numpy==2.1")
+    assert before.difference(key(header, tmp_path), REGISTRY.table) == "%requirements"
+
+
+def test_a_changed_file_that_a_dockerfile_takes_is_another_image(tmp_path: Path) -> None:
+    header = HEAD + "%dockerfile=Dockerfile\n"
+    (tmp_path / "Dockerfile").write_text("FROM a/b:1\nCOPY tools /tools\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/run.sh").write_text("one")
+    before = key(header, tmp_path)
+    (tmp_path / "notes.txt").write_text("taken by nobody")
+    assert before.difference(key(header, tmp_path), REGISTRY.table) == ""
+    (tmp_path / "tools/run.sh").write_text("two")
+    assert before.difference(key(header, tmp_path), REGISTRY.table) == "%dockerfile"
+    (tmp_path / "tools/run.sh").unlink()
+    (tmp_path / "tools").rmdir()
+    with pytest.raises(SourceError, match="there is no tools"):
+        key(header, tmp_path)
+    key(header, tmp_path, backend="local")  # where %dockerfile has no effect
+
+
 def test_a_changed_setting_and_another_folder_are_named() -> None:
     other = replace(Settings(), stop_grace=1.0)
     assert key(HEAD).difference(key(HEAD, settings=other), REGISTRY.table) == "a setting"
@@ -75,7 +111,7 @@ def test_a_changed_setting_and_another_folder_are_named() -> None:
 def test_the_agent_starts_what_torchrun_would_start() -> None:
     asked = spec("%framework=pytorch\n%worker=1\n%nprocPerNode=2\n%warm\n")
     addresses = {one: Address("10.0.0.1", 1000 + i) for i, one in enumerate(asked.replicas())}
-    own = processes(PyTorch(), asked, Replica("worker", 0), addresses)
+    own = PyTorch().processes(asked, Replica("worker", 0), addresses)
     found = [(one["RANK"], one["LOCAL_RANK"], one["WORLD_SIZE"], one["GROUP_RANK"]) for one in own]
     assert found == [("2", "0", "4", "1"), ("3", "1", "4", "1")]
     assert {(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in own} == {("10.0.0.1", "1000")}
@@ -84,5 +120,5 @@ def test_the_agent_starts_what_torchrun_would_start() -> None:
 def test_other_frameworks_have_one_process_with_their_variables() -> None:
     asked = spec("%framework=tensorflow\n%ps=1\n%worker=1\n%warm\n")
     addresses = {one: Address("10.0.0.1", 1000 + i) for i, one in enumerate(asked.replicas())}
-    (own,) = processes(TensorFlow(), asked, Replica("worker", 0), addresses)
+    (own,) = TensorFlow().processes(asked, Replica("worker", 0), addresses)
     assert '"ps":["10.0.0.1:1000"],"worker":["10.0.0.1:1001"]' in own["TF_CONFIG"]

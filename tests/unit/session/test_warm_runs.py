@@ -22,6 +22,7 @@ from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
 from ciao_kernel.errors import BackendError, CiaoError, JobLost, NoRoom, SpecError, UsageError
+from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
 from ciao_kernel.magics.header import Style
@@ -38,8 +39,8 @@ from ciao_kernel.model import (
     State,
     Status,
 )
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.model.queries import LogOptions, Streams
-from ciao_kernel.model.spec import OutputWay
 from ciao_kernel.plugins import Plan, WayBack
 from ciao_kernel.session import fetching, returned_values
 from ciao_kernel.session.fetching import Fetched
@@ -68,6 +69,7 @@ class Replicas:
     def __init__(self) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.commands: list[tuple[Replica, dict[str, Any]]] = []
+        self.pings: list[tuple[Replica, dict[str, Any]]] = []
         self.told, self.ended = asyncio.Event(), asyncio.Event()
         self.plan = plan()
         self.folder = "/jobs/mine"
@@ -85,7 +87,11 @@ class Replicas:
     async def check_feeding(self, plan: Plan) -> None: ...
 
     async def send(self, job: Job, replica: Replica, data: bytes) -> None:
-        self.commands.append((replica, json.loads(data)))
+        command = json.loads(data)
+        if command["op"] == "ping":
+            self.pings.append((replica, command))
+            return
+        self.commands.append((replica, command))
         if len(self.commands) == len(job.replicas):
             self.told.set()
 
@@ -235,6 +241,94 @@ def test_replicas_that_heard_nothing_of_this_kernel_are_not_used() -> None:
     run(main)
 
 
+async def fail_with_replica(cell: Cell) -> None:
+    """Let a run fail with a lost replica; its job has not ended in all replicas yet."""
+    await cell.start()
+    cell.inner.begin()
+    first, other = cell.job.replicas
+    replicas = (ReplicaStatus(first, State.FAILED, exit_code=-9), ReplicaStatus(other))
+    now = Status(State.FAILED, replicas, decided_by=first)
+    cell.inner.events.put_nowait(now)
+    cell.inner.events.put_nowait(replace(now, decided=True))
+    assert (await cell.events())[-1].state is State.FAILED  # type: ignore[union-attr]
+
+
+def test_no_run_begins_in_a_job_that_is_about_to_end() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await fail_with_replica(cell)
+        notices: list[Event] = []
+        again = await cell.backend.submit(cell.plan, None, notices.append, outlive=True)  # type: ignore[arg-type]
+        assert again.warm_run == 1
+        assert notices == [Notice("the warm replicas of mine have ended; new ones start")]
+
+    run(main)
+
+
+def test_new_replicas_wait_for_the_room_of_a_job_that_is_about_to_end() -> None:
+    async def main() -> None:
+        cell = FullCell()
+        await fail_with_replica(cell)
+        cell.full.refusals.append(NoRoom("the quota is full.", directive="worker"))
+        await cell.backend.submit(cell.plan, None, cell.said.append, outlive=True)  # type: ignore[arg-type]
+        assert Notice(WAITS) in cell.said
+
+    run(main)
+
+
+def test_an_idle_replica_that_is_lost_ends_the_others_for_the_next_cell() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        first, other = cell.job.replicas
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        await cell.events()
+        assert cell.pool.parked is not None
+        replicas = (ReplicaStatus(first, State.FAILED, exit_code=-9), ReplicaStatus(other))
+        cell.inner.events.put_nowait(Status(State.FAILED, replicas))
+        while not cell.inner.events.empty():
+            await asyncio.sleep(0)
+        assert cell.pool.parked is None
+
+    run(main)
+
+
+LATE = [
+    {"reason": "DeadlineExceeded", "message": "the job ran longer than its deadline of 60 s."},
+    {"reason": "TFJobFailed", "message": "the job ran longer than its %deadline."},
+]
+"""Ends of a job, of both backends."""
+
+
+@pytest.mark.parametrize("more", LATE)
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_run_that_ends_with_the_longest_life_of_its_replicas_names_the_setting(
+    more: dict[str, Any], sent: bool
+) -> None:
+    async def main() -> None:
+        cell = Cell(warm_most=3600.0)
+        if sent:
+            await cell.start()
+            cell.inner.begin()
+        else:
+            cell.job = await cell.backend.submit(cell.plan, None, print, outlive=True)  # type: ignore[arg-type]
+        replicas = tuple(map(ReplicaStatus, cell.job.replicas))
+        now = Status(State.FAILED, replicas, settled=True, **more)
+        cell.inner.events.put_nowait(now)
+        last = (await cell.events())[-1]
+        assert isinstance(last, Status)
+        assert (last.state, last.message) == (
+            State.FAILED,
+            "the warm replicas of mine have ended after 1h, their longest life (the setting "
+            "warmMost).",
+        )
+        assert cell.pool.parked is None
+
+    run(main)
+
+
 def test_a_run_in_a_suspended_job_does_not_wait_until_it_is_resumed() -> None:
     async def main() -> None:
         cell = Cell()
@@ -262,6 +356,32 @@ def test_the_next_run_waits_for_the_grace_period_of_an_interrupted_one() -> None
         for one in cell.job.replicas:
             cell.inner.say(one, ev="end", id=1, code=-9, why="stopped", port=2000)
         assert (await following).warm_run == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("header", "given", "default"),
+    [
+        ("%nprocPerNode=2\n", {}, {"OMP_NUM_THREADS": "1"}),
+        (
+            "%nprocPerNode=2\n%envvar=OMP_NUM_THREADS=3\n",
+            {"OMP_NUM_THREADS": "3"},
+            {"OMP_NUM_THREADS": "1"},
+        ),
+        ("", {}, {}),
+    ],
+)
+def test_processes_of_one_replica_have_one_thread_unless_a_variable_says_more(
+    header: str, given: dict[str, str], default: dict[str, str]
+) -> None:
+    async def main() -> None:
+        cell = Cell()
+        asked = plan(f"%framework=pytorch\n%worker=1\n%warm\n{header}")
+        cell.plan = replace(asked, framework=PyTorch())
+        await cell.start()
+        for _, command in cell.inner.commands:
+            assert (command["environment"], command["defaults"]) == (given, default)
 
     run(main)
 
@@ -316,11 +436,18 @@ def test_files_of_ciao_are_not_in_the_folder_that_the_agent_makes(here: bool) ->
     run(main)
 
 
+def test_a_framework_whose_programs_cannot_be_forked_is_refused_with_those_that_can() -> None:
+    forkable = REGISTRY.table.names.forkable | {"mesh"}
+    with pytest.raises(SpecError, match="%warm does not work with mpi, whose") as caught:
+        framework.check(plan().spec, Mpi(), forkable=forkable, deletes=False)
+    assert "it works with jax, mesh, python, pytorch, tensorflow." in caught.value.hint
+
+
 def test_a_run_is_not_started_again() -> None:
     spec = replace(plan().spec, retries=2)
     with pytest.raises(SpecError, match="%retries cannot be combined with %warm"):
-        framework.check(spec, TensorFlow(), deletes=False)
-    framework.check(replace(spec, retries=0), TensorFlow(), deletes=False)
+        framework.check(spec, TensorFlow(), forkable=(), deletes=False)
+    framework.check(replace(spec, retries=0), TensorFlow(), forkable=(), deletes=False)
 
 
 @pytest.mark.parametrize(("more", "reason"), [({"oom": True}, "OOMKilled"), ({}, "Error")])
@@ -638,6 +765,37 @@ def test_a_stop_while_files_come_ends_the_run_without_them(tmp_path: Path) -> No
     run(main)
 
 
+def test_no_idle_time_passes_while_files_come(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        cell.plan = plan(HEAD.replace("%warm", "%warm=1s") + "%output=model/ ./same\n")
+        cell.giving.hangs = True
+        await cell.start()
+        await cell.end()
+        for count in (2, 4, 6):  # at once, and then more than once in the time of %warm
+            while len(cell.inner.pings) < count:
+                await asyncio.sleep(0.01)
+        assert cell.inner.pings[:2] == [
+            (one, {"op": "ping", "busy": True}) for one in cell.job.replicas
+        ]
+        await cell.backend.stop(cell.job, "stopped")
+
+    run(main)
+
+
+def test_the_idle_time_begins_when_the_files_are_here(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        await cell.start()
+        await cell.end()
+        await cell.events()
+        while len(cell.inner.pings) < 4:  # when the files begin to come, and when they are here
+            await asyncio.sleep(0.01)
+        assert all(one["busy"] for _, one in cell.inner.pings)
+
+    run(main)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_replica_that_vanishes_after_its_run_has_lost_its_files_and_no_more(
     way: OutputWay, tmp_path: Path
@@ -702,6 +860,21 @@ def test_somebody_who_finds_the_job_has_the_files_of_its_newest_run(tmp_path: Pa
         assert said.endswith(f"to {found.files}/run-1"), "the newest one with files here"
         nothing = replace(found, folder=str(tmp_path / "other"))
         assert list(returned_values.sentences(nothing, now)) == []
+
+    run(main)
+
+
+def test_the_newest_run_is_found_by_its_end_alone() -> None:
+    class Logs:
+        async def log(self, job: Job, replica: Replica) -> bytes:
+            return b"many lines\n\n" + marker("0" * 16) + b'{"ev":"end","id":3}\n'
+
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        found = replace(cell.job, warm_run=0, root="/work", header="%warm=10m\n")
+        newest = await found_runs.find_run(Logs(), found)  # type: ignore[arg-type]
+        assert (newest.warm_run, newest.workdir) == (3, "/tmp/ciao-warm/run-3")
 
     run(main)
 
@@ -932,6 +1105,7 @@ REFUSED = {
     "retries": "=2",
     "restartPolicy": "=OnFailure",
     "backoffLimit": "=3",
+    "tensorboard": "",
     "cleanPolicy": "=none",
 }
 
@@ -944,4 +1118,9 @@ def test_the_page_names_all_that_is_refused() -> None:
         other = PyTorch() if name in ("min", "max") else TensorFlow()
         header = f"%framework={other.name}\n%worker=2\n%warm\n%{name}{value}\n"
         with pytest.raises(SpecError, match=f"%{name} cannot be combined"):
-            framework.check(plan(header).spec, other, deletes=False)
+            framework.check(plan(header).spec, other, forkable=(), deletes=False)
+
+
+def test_replicas_wait_longer_for_a_silent_kernel_between_runs_than_at_the_end_of_one() -> None:
+    pool = WarmPool()
+    assert (pool.lease, pool.run_lease) == (300.0, 90.0)
