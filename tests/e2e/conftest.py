@@ -21,10 +21,9 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.external import ExternalCluster
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
-from tests.e2e import evidence
+from tests.e2e import evidence, namespaces
 from tests.suites import told
 
-_NAMESPACE = pytest.StashKey[Namespace]()
 _OURS = pytest.StashKey[Cluster]()
 
 
@@ -59,7 +58,7 @@ def _mismarked(item: pytest.Item) -> bool:
     return _asks(item, "own_cluster") != bool(item.get_closest_marker("breaks_cluster"))
 
 
-_MISMARKED = "a test asks for own_cluster or broken if and only if it is marked breaks_cluster"
+_MISMARKED = "a test asks for own_cluster if and only if it is marked breaks_cluster"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -171,11 +170,7 @@ def namespace(
     cluster: Cluster | ExternalCluster, request: pytest.FixtureRequest
 ) -> Iterator[Namespace]:
     """A fresh namespace, deleted when the test is over."""
-    made = Namespace(cluster, request.node.name)
-    request.node.stash[_NAMESPACE] = made
-    made.create()
-    yield made
-    made.delete()
+    yield from namespaces.fresh(cluster, request)
 
 
 @pytest.fixture
@@ -199,6 +194,10 @@ def raisable() -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add to a failure what the cluster knew at that moment: the namespace goes right after."""
     report = yield
-    if report.when == "call" and report.failed and (made := item.stash.get(_NAMESPACE, None)):
+    if (
+        report.when == "call"
+        and report.failed
+        and (made := item.stash.get(namespaces.OF_TEST, None))
+    ):
         evidence.add(report, lambda: made.evidence().items())
     return report

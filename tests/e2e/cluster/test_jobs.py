@@ -1,14 +1,12 @@
 """The training operator runs jobs of all its kinds, with kubectl alone.
 
-The first three are real jobs of real frameworks. Of the other kinds there are no frameworks here:
-their pods run busybox, and what is tested is the kind.
+Mpirun starts real ranks, which needs all that the operator gives an MPIJob. The pods of the other
+kinds run busybox, and what is tested is the kind: frameworks run below tests/e2e/jobs.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +15,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
 
-second = pytest.mark.second("operators")
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
-
-
-def program(notebook: str) -> str:
-    """The first job cell of an example, its directives as comments: plain Python."""
-    cells = json.loads((NOTEBOOKS / notebook).read_text())["cells"]
-    source = next("".join(c["source"]) for c in cells if "".join(c["source"]).startswith("%"))
-    return re.sub(r"^%", "#%", source, flags=re.MULTILINE)
+second = pytest.mark.second("rig")
 
 
 def config_map(source: str) -> dict[str, Any]:
@@ -65,51 +55,6 @@ def job(kind: str, spec: dict[str, Any], name: str = "digits") -> dict[str, Any]
         "metadata": {"name": name},
         "spec": {"runPolicy": {"cleanPodPolicy": "None"}, **spec},
     }
-
-
-@second
-@pytest.mark.frameworks
-@pytest.mark.slow
-@pytest.mark.xdist_group("training")  # one at a time: two starve each other
-@pytest.mark.usefixtures("with_frameworks")
-def test_a_tfjob_with_a_parameter_server_and_two_workers_trains_the_quickstarts_model(
-    namespace: Namespace,
-) -> None:
-    one = (
-        "tensorflow",
-        namespace.cluster.image("tensorflow"),
-        ["python3", "-u", "/program/cell.py"],
-    )
-    namespace.create_objects(
-        config_map(program("quickstart.ipynb")),
-        job("TFJob", {"tfReplicaSpecs": {"PS": replicas(1, *one), "Worker": replicas(2, *one)}}),
-    )
-    namespace.wait_for_job("tfjob/digits", seconds=180)
-    log = namespace.kubectl("logs", "digits-worker-0")
-    assert "worker 0 is done" in log
-    accuracies = [float(text) for text in re.findall(r"accuracy (\d\.\d+)", log)]
-    assert accuracies[-1] > 0.9, log
-    assert "serving the model's variables" in namespace.kubectl("logs", "digits-ps-0")
-
-
-@second
-@pytest.mark.frameworks
-@pytest.mark.slow
-@pytest.mark.xdist_group("training")  # one at a time: two starve each other
-@pytest.mark.usefixtures("with_frameworks")
-def test_a_pytorchjob_with_master_and_worker_trains_by_torchrun(namespace: Namespace) -> None:
-    command = ["python3", "-m", "torch.distributed.run", "--nproc-per-node=1", "/program/cell.py"]
-    one = ("pytorch", namespace.cluster.image("pytorch"), command)
-    spec = {"Master": replicas(1, *one), "Worker": replicas(1, *one)}
-    namespace.create_objects(
-        config_map(program("pytorch_ddp.ipynb")),
-        job("PyTorchJob", {"nprocPerNode": "1", "pytorchReplicaSpecs": spec}),
-    )
-    namespace.wait_for_job("pytorchjob/digits", seconds=180)
-    log = namespace.kubectl("logs", "digits-master-0")
-    assert re.search(r"rank 0 of 2 wrote [\d,]+ bytes", log), log
-    losses = [float(text) for text in re.findall(r"loss (\d\.\d+)", log)]
-    assert losses[-1] < losses[0] / 2, log
 
 
 RANKS = """

@@ -11,12 +11,42 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.faults.pods import PodPart
+from tests.cluster.layout import layout
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e import namespaces
 
-pytestmark = [pytest.mark.breaks_cluster, pytest.mark.second("rig")]
+# The first test waits for the cluster.
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.second("rig"),
+    pytest.mark.xdist_group("parts"),
+]
 StartPod = Callable[..., None]
 PARTS = ("apiserver", "kubelet", "containerd", "registry")
+
+
+@pytest.fixture(scope="module")
+def local_cluster(raisable: None) -> Iterator[Cluster]:
+    """A cluster to break, while other tests use the usual one; lowered unless it was up."""
+    made = Cluster(layout("parts"))
+    was_up = made.node.pid is not None
+    made.up()
+    yield made
+    if not was_up:
+        made.down()
+
+
+@pytest.fixture
+def namespace(local_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    yield from namespaces.fresh(local_cluster, request)
+
+
+@pytest.fixture
+def broken(local_cluster: Cluster, namespace: Namespace) -> Iterator[Cluster]:
+    """The cluster, all of whose parts do their work afterwards, before the namespace goes."""
+    yield local_cluster
+    local_cluster.up()
 
 
 @pytest.fixture

@@ -107,6 +107,12 @@ def said(ask: Any) -> str:
     return ""
 
 
+def refusal_of(cluster: Cluster, labels: dict[str, str]) -> str:
+    """What an administrator learns who tries to create a namespace; "" means that it would be."""
+    tried = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": meta("tried", labels)})
+    return said(lambda: cluster.kubectl("create", "--dry-run=server", "-f", "-", text=tried))
+
+
 def binding(role: str, account: str, namespace: str, kind: str = "ClusterRole") -> Any:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -129,6 +135,8 @@ def gateway(local_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     rights = yaml.safe_dump_all([one for one in rendered if one["kind"] in RIGHTS])
     home.create()
     older = Namespace(local_cluster, "older", ALLOWED)
+    # Those of other tests are in force for a moment after they are deleted.
+    until(lambda: not refusal_of(local_cluster, ALLOWED), "earlier policies to end", 60)
     older.create()  # before there are policies
     try:
         local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=rights)

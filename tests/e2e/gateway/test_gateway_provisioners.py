@@ -69,7 +69,8 @@ def test_neither_kernels_nor_jobs_reach_the_servers_namespace(server: Gateway, a
     home, team = server.namespace.name, server.team.name
     assert home != team
     kernels = account(team, "ciao-kernel")
-    assert may(server.cluster, kernels, "create", "tfjobs.kubeflow.org", team)
+    for kind in ("tfjobs.kubeflow.org", "jobs.batch", "services"):
+        assert may(server.cluster, kernels, "create", kind, team), kind
     for verb, resource in FORBIDDEN:
         assert not may(server.cluster, kernels, verb, resource, home), (verb, resource)
     kernel = api.start(SPEC)

@@ -21,9 +21,16 @@ from tests.e2e.gateway.place import DEPLOY, RESTRICTED, wheel
 pytestmark = [pytest.mark.slow, pytest.mark.second("gateway")]
 CHART = yaml.safe_load((DEPLOY / "jupyterhub/values.yaml").read_text())
 USERS = CHART["singleuser"]["serviceAccountName"]
-GIVEN = [("create", "tfjobs.kubeflow.org"), ("get", "pods/log")]
+GIVEN = [
+    ("create", "tfjobs.kubeflow.org"),
+    ("create", "jobs.batch"),
+    ("create", "services"),
+    ("get", "pods/log"),
+]
 FORBIDDEN = [
     ("create", "tfjobs.kubeflow.org"),
+    ("create", "jobs.batch"),
+    ("create", "services"),
     ("create", "pytorchjobs.kubeflow.org"),
     ("create", "pods/exec"),
     ("get", "pods/exec"),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.builders.append import AppendBuilder
-from ciao_kernel.errors import RegistryFault, SourceError, UsageError
+from ciao_kernel.errors import DirectiveError, RegistryFault, SourceError, UsageError
 from ciao_kernel.model import Output, Owner, State
 from ciao_kernel.oci.append import Appender
 from ciao_kernel.oci.image import Image, Platform
@@ -271,7 +271,7 @@ def test_what_goes_wrong_is_one_error_and_leaves_nothing(kernel: Kernel, team: T
         ([wish, "%builder=configmap"], {}, UsageError, "does not support %packages"),
         (["%packages=nobody-has"], {}, SourceError, "there is no wheel of nobody-has"),
         (["%packages=app lib==3"], {}, SourceError, "there is no wheel of lib==3"),
-        (["%requirements=gone.txt"], {}, SourceError, "gone.txt cannot be read"),
+        (["%requirements=gone.txt"], {}, DirectiveError, "gone.txt cannot be read"),
     ]
     for wishes, settings, kind, says in cases:
         (ran,) = kernel.run(kernel.cell(code, *wishes), **settings)

@@ -177,7 +177,7 @@ def test_a_build_that_takes_more_memory_than_it_may(maker: Maker) -> None:
 def test_a_build_that_takes_longer_than_it_may(maker: Maker) -> None:
     maker.dockerfile("RUN sleep 600")
 
-    ended = maker.run(CELL, "%dockerfile=Dockerfile", build_deadline=60.0)
+    ended = maker.run(CELL, "%dockerfile=Dockerfile", build_deadline=40.0)
 
     assert isinstance(ended.error, ClusterFault)
     assert ended.error.message == "the build took longer than allowed."

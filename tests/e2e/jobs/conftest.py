@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 from ciao_kernel import background
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError
+from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Owner, Status
 from ciao_kernel.model.queries import Details
 from ciao_kernel.session.plugin_registry import Registry
@@ -58,6 +60,31 @@ def stop_at(team: Team, cell: str, text: str, replica: str) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         team.run(cell, during=stop)
+
+
+def before_request(
+    patch: pytest.MonkeyPatch, pattern: str, then: Callable[[], object] = lambda: None
+) -> asyncio.Event:
+    """Return an event that comes before the first request of a kind that this process sends.
+
+    Args:
+        patch: Takes the hook away.
+        pattern: Matches its method and path, such as ``^POST .*/tfjobs$``; no dry run counts.
+        then: Is done before the event, and so before the request.
+    """
+    reached, real, found = asyncio.Event(), Client._call, list[str]()
+
+    async def call(
+        self: Client, method: str, path: str, query: Any, *more: Any, **named: Any
+    ) -> Any:
+        if not found and re.search(pattern, f"{method} {path}") and "dryRun" not in query:
+            found.append(path)
+            await asyncio.to_thread(then)
+            reached.set()
+        return await real(self, method, path, query, *more, **named)
+
+    patch.setattr(Client, "_call", call)
+    return reached
 
 
 def delete_only_job(team: Team, kinds: str) -> None:

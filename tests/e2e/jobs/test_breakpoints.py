@@ -121,7 +121,7 @@ def test_the_first_of_two_failed_pods_prompts_at_its_error(team: Team, tmp_path:
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("training")
+@pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("with_mpi")
 def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(
     team: Team, tmp_path: Path
@@ -155,7 +155,7 @@ def test_of_mpi_the_first_failed_rank_prompts_and_the_others_live_on(
 @pytest.mark.timeout(600)
 def test_a_pod_whose_asker_is_killed_goes_on(team: Team, tmp_path: Path) -> None:
     team.user.allow(*rules(), *rules(EXEC))
-    one = Kernel(Place(tmp_path / "one"), env={**environment(team), "CIAO_DEBUG_WAIT": "60"})
+    one = Kernel(Place(tmp_path / "one"), env={**environment(team), "CIAO_DEBUG_WAIT": "30"})
     other = Kernel(Place(tmp_path / "other"), env=environment(team))
     try:
         header = "%framework=tensorflow\n%worker=1\n%name=left\n"
@@ -171,7 +171,7 @@ def test_a_pod_whose_asker_is_killed_goes_on(team: Team, tmp_path: Path) -> None
         other.process.wait(60)
 
         assert one.finish(cell, 300).status == "ok", cell.text
-        assert re.search(r"Nobody was at the prompt of line \d for 60 s: it goes on\.", cell.text)
+        assert re.search(r"Nobody was at the prompt of line \d for 30 s: it goes on\.", cell.text)
         assert "over\n" in cell.text
     finally:
         one.shutdown(now=True)

@@ -5,47 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 from ciao_kernel.errors import SourceError, UsageError
-from ciao_kernel.model import State
 from tests.e2e.jobs.conftest import CPU_REQUEST, Team
-
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
-
-
-def job_cell(notebook: str) -> str:
-    cells = json.loads((NOTEBOOKS / notebook).read_text())["cells"]
-    return next("".join(c["source"]) for c in cells if "".join(c["source"]).startswith("%"))
-
-
-# The same cells run in their notebooks in the first tier: test_kernel.py.
-@pytest.mark.second("operators")
-@pytest.mark.frameworks
-@pytest.mark.slow
-@pytest.mark.xdist_group("training")  # one at a time: two starve each other
-@pytest.mark.usefixtures("with_frameworks")
-@pytest.mark.parametrize(
-    ("notebook", "image", "said"),
-    [
-        ("quickstart.ipynb", "tensorflow", ("worker-0", "worker 0 is done")),
-        ("pytorch_ddp.ipynb", "pytorch", ("master-0", "rank 0 of 2 wrote")),
-    ],
-)
-def test_the_examples_run_unchanged(
-    team: Team, notebook: str, image: str, said: tuple[str, str]
-) -> None:
-    images = {image: team.namespace.cluster.image(image)}
-    ended = team.run(job_cell(notebook), images=images)
-    assert ended.error is None, ended.error
-    assert ended.result
-    assert ended.result.state is State.SUCCEEDED
-    assert said[1].encode() in ended.display.data(said[0])
-    accuracy = re.findall(rb"accuracy (\d\.\d+)", ended.display.data(said[0]))
-    assert float(accuracy[-1]) > 0.9
 
 
 def test_the_program_arrives_byte_for_byte(team: Team) -> None:

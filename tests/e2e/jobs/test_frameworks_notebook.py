@@ -23,7 +23,6 @@ from tests.helpers import frameworks_notebook
 from tests.helpers.frameworks_notebook import RANKS
 
 pytestmark = [
-    pytest.mark.second("operators"),
     pytest.mark.frameworks,
     pytest.mark.slow,
     pytest.mark.timeout(1500),
@@ -77,6 +76,7 @@ def kinds(namespace: Namespace) -> Counter[str]:
     return Counter(one["kind"] for one in namespace.get(KINDS)["items"])
 
 
+@pytest.mark.second("docs")
 def test_with_the_training_operator_only(
     local_cluster: Cluster,
     namespace: Namespace,
@@ -91,6 +91,7 @@ def test_with_the_training_operator_only(
     assert kinds(namespace) == {**one_each, "PyTorchJob": 2, "Job": 2}
 
 
+@pytest.mark.second("operators")  # which raises Trainer
 def test_with_kubeflow_trainer_only(
     trainer: None,
     local_cluster: Cluster,
@@ -103,6 +104,7 @@ def test_with_kubeflow_trainer_only(
     assert len(namespace.get("trainjobs")["items"]) == len(RANKS)
 
 
+@pytest.mark.second("docs")
 def test_with_neither(
     local_cluster: Cluster,
     namespace: Namespace,

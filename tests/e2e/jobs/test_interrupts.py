@@ -21,7 +21,7 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import CPU_REQUEST, Team
+from tests.e2e.jobs.conftest import CPU_REQUEST, Team, before_request
 from tests.helpers.jobs import Recorder, wait
 
 Figure = Callable[[str], None]
@@ -86,7 +86,6 @@ async def wrote(display: Recorder, text: str, *replicas: str) -> None:
 
 
 @pytest.mark.second("trials")
-@pytest.mark.alone
 @pytest.mark.slow
 def test_at_any_moment(team: Team, figure: Figure) -> None:
     chance = random.Random(COUNT)
@@ -255,31 +254,43 @@ def test_without_an_api_server(team: Team, proxy: Proxy) -> None:
 
 
 @pytest.mark.second("faults")
-@pytest.mark.parametrize("moment", [0.0, 0.15, 0.25])
+@pytest.mark.parametrize(
+    ("moment", "unknown"),
+    [("first request", False), ("source", True), ("job", True), ("made", False)],
+)
 def test_without_an_api_server_while_the_job_is_made(
-    team: Team, proxy: Proxy, moment: float
+    team: Team, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, moment: str, unknown: bool
 ) -> None:
     """Nobody knows what exists then; when the server is back, it is removed again."""
+    requests = {"first request": "", "source": r"^POST .*/configmaps$", "job": "^POST .*/tfjobs$"}
 
     async def main() -> None:
         registry, display = Registry({}), Recorder()
         session = kernel_session(team, registry)
         await session.jobs()  # What is slow the first time is behind it.
-        work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
-        await asyncio.sleep(moment)
-        proxy.stall()
-        await asyncio.sleep(0.2)
+        if moment == "made":
+            work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+            await wait(lambda: display.begun or work.done())
+            proxy.stall()
+        else:
+            reached = before_request(monkeypatch, requests[moment], proxy.stall)
+            work = asyncio.ensure_future(session.run(WAIT, display, team.folder))
+            await wait(lambda: reached.is_set() or work.done())
+        assert not work.done(), display.notices
         await interrupted(work)
+        assert ("may exist: the API server has not answered yet" in display.notices) is unknown
+        stops = "is stopping: the API server has not answered yet"
+        assert (stops in display.notices) is (moment == "made")
         proxy.pass_on()
-        if "may exist" in display.notices:
+        if unknown:
             await said(display, "is removed.")
-        elif "has not answered yet" in display.notices:
+        elif moment == "made":
             await said(display, "is stopped; nothing of it is left in")
-        await asyncio.to_thread(until, lambda: not team.left(), "everything to be gone", 60)
         await registry.close()
 
     asyncio.run(main())
-    assert team.left() == []
+    # An operator that learns late of the job makes pods of it, which the cluster removes again.
+    until(lambda: not team.left(), "everything to be gone", 60)
 
 
 @pytest.mark.second("faults")

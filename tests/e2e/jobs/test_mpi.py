@@ -8,21 +8,23 @@ import re
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
 from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import Owner, Replica, State
+from ciao_kernel.session.inspection import picture, query
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.errors import ClusterError
 from tests.cluster.waiting import until
-from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.conftest import EXEC, Team, rules
 from tests.helpers import digits
 from tests.helpers.jobs import Ended, Recorder
 
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.slow,
-    pytest.mark.xdist_group("training"),  # one at a time: two starve each other
+    pytest.mark.xdist_group("mpi"),  # one at a time: two starve each other
     pytest.mark.usefixtures("with_mpi"),
 ]
 HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
@@ -148,15 +150,25 @@ def left(team: Team) -> list[str]:
 
 
 @pytest.mark.second("operators")
-def test_a_stop_removes_the_job(team: Team) -> None:
+def test_all_ranks_are_named_where_they_stand_and_a_stop_removes_the_job(team: Team) -> None:
+    team.user.allow(*rules(), *rules(EXEC))
+    texts = []
+
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         for replica in ("worker-0", "worker-1"):
             await display.until("up 4\nup 4\n", replica=replica, patience=180)
+        assert display.job
+        backend = KubernetesBackend(team.settings())
+        found = await query.ask(backend, display.job)
+        texts.append(picture.text(display.job, found))
+        await backend.close()
         work.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         run(team, WAITS, during=during)
     until(lambda: left(team) == [], "everything to be gone", 60)
+    for name in ("worker-0[0]", "worker-0[1]", "worker-1[0]", "worker-1[1]"):
+        assert name in texts[0], texts[0]
 
 
 @pytest.mark.second("operators")

@@ -15,6 +15,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.layout import layout
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until
+from tests.e2e import namespaces
 from tests.e2e.jobs.conftest import Team, rules
 from tests.e2e.jobs.test_mpi import (
     ENDS,
@@ -51,10 +52,7 @@ def second_cluster(raisable: None) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(second_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    made = Namespace(second_cluster, request.node.name)
-    made.create()
-    yield made
-    made.delete()
+    yield from namespaces.fresh(second_cluster, request)
 
 
 def run(team: Team, cell: str, **options: object) -> Ended:

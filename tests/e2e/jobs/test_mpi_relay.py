@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.second("operators"),
     pytest.mark.frameworks,
     pytest.mark.slow,
-    pytest.mark.xdist_group("training"),  # one at a time: two starve each other
+    pytest.mark.xdist_group("mpi"),  # one at a time: two starve each other
     pytest.mark.usefixtures("with_mpi"),
 ]
 left = partial(leftovers, kinds="trainjobs,trainingruntimes,jobs,services,pods,configmaps")

@@ -4,44 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ciao_kernel.model import State
 from tests.cluster import recipes
 from tests.cluster.cluster import Cluster
+from tests.cluster.layout import layout
+from tests.cluster.namespace import Namespace
+from tests.e2e import namespaces
 from tests.e2e.jobs import test_cells, test_endings, test_kernel
 from tests.e2e.jobs.conftest import Team
 from tests.helpers.jobs import Ended, Recorder, wait
 
-# The first test waits for the operator, which may have to be built.
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+
+
+def job_cell(notebook: str) -> str:
+    cells = json.loads((NOTEBOOKS / notebook).read_text())["cells"]
+    return next("".join(c["source"]) for c in cells if "".join(c["source"]).startswith("%"))
+
+
+# The first test waits for the cluster, and its operator may have to be built.
 pytestmark = [
-    pytest.mark.timeout(600),
-    pytest.mark.breaks_cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.slow,
     pytest.mark.second("operators"),
+    pytest.mark.xdist_group("older-operator"),
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _older(own_cluster: Cluster, with_older_operator: None) -> Iterator[None]:
-    """The older operator, as long as this module's tests run."""
-    with own_cluster.older_operator():
-        yield
+@pytest.fixture(scope="module")
+def second_cluster(raisable: None, with_older_operator: None) -> Iterator[Cluster]:
+    """A cluster with the older operator: other tests run beside, on the usual one."""
+    made = Cluster(layout("older"))
+    was_up = made.node.pid is not None
+    made.up(["older_operator", "frameworks"])  # with the usual one
+    made.run_operator(recipes.OLDER_OPERATOR)
+    yield made
+    if not was_up:
+        made.down()
 
 
-def test_the_operator_is_the_older_one(own_cluster: Cluster) -> None:
+@pytest.fixture
+def namespace(second_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    yield from namespaces.fresh(second_cluster, request)
+
+
+def test_the_operator_is_the_older_one(second_cluster: Cluster) -> None:
     path = "jsonpath={.items[*].spec.containers[*].image}"
-    images = own_cluster.kubectl("get", "pods", "-n", "kubeflow", "-o", path)
-    assert images == f"{own_cluster.at.registry}/{recipes.OLDER_OPERATOR.name}"
-    kinds = own_cluster.kubectl("api-resources", "--api-group=kubeflow.org", "-o", "name").split()
+    images = second_cluster.kubectl("get", "pods", "-n", "kubeflow", "-o", path)
+    assert images == f"{second_cluster.at.registry}/{recipes.OLDER_OPERATOR.name}"
+    kinds = second_cluster.kubectl(
+        "api-resources", "--api-group=kubeflow.org", "-o", "name"
+    ).split()
     assert "mxjobs.kubeflow.org" in kinds
     assert "jaxjobs.kubeflow.org" not in kinds
 
 
 # TensorFlow with a PS and two workers; PyTorch's DDP, whose torchrun the operator's variables tell
-# all it needs.
-test_the_examples_run_unchanged = test_cells.test_the_examples_run_unchanged
+# all it needs. Under the usual operator the same cells run in their notebooks: test_kernel.py.
+@pytest.mark.frameworks
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_frameworks")
+@pytest.mark.parametrize(
+    ("notebook", "image", "said"),
+    [
+        ("quickstart.ipynb", "tensorflow", ("worker-0", "worker 0 is done")),
+        ("pytorch_ddp.ipynb", "pytorch", ("master-0", "rank 0 of 2 wrote")),
+    ],
+)
+def test_the_examples_run_unchanged(
+    team: Team, notebook: str, image: str, said: tuple[str, str]
+) -> None:
+    images = {image: team.namespace.cluster.image(image)}
+    ended = team.run(job_cell(notebook), images=images)
+    assert ended.error is None, ended.error
+    assert ended.result
+    assert ended.result.state is State.SUCCEEDED
+    assert said[1].encode() in ended.display.data(said[0])
+    accuracy = re.findall(rb"accuracy (\d\.\d+)", ended.display.data(said[0]))
+    assert float(accuracy[-1]) > 0.9
+
+
 test_what_a_cell_asks_for_stands_in_its_pods = (
     test_cells.test_what_a_cell_asks_for_stands_in_its_pods
 )
@@ -79,11 +127,11 @@ _OPEN = [f"{_SCHEMA}/{part}/x-kubernetes-preserve-unknown-fields" for part in ("
 
 
 @pytest.fixture
-def _open_kind(own_cluster: Cluster) -> Iterator[None]:
+def _open_kind(second_cluster: Cluster) -> Iterator[None]:
     """TFJobs may have any fields: the API server keeps those that it does not know."""
 
     def change(*operations: dict[str, object]) -> None:
-        own_cluster.kubectl("patch", _KIND, "--type=json", "-p", json.dumps(operations))
+        second_cluster.kubectl("patch", _KIND, "--type=json", "-p", json.dumps(operations))
 
     change(*({"op": "add", "path": path, "value": True} for path in _OPEN))
     yield

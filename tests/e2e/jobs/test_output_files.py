@@ -268,10 +268,15 @@ def test_a_stopped_job_brings_nothing_and_its_pods_end_at_once(team: Team) -> No
         await asyncio.gather(work, return_exceptions=True)
         ended_after = time.monotonic() - began
 
+    cell = f"%framework=tensorflow\n%worker=1\n%output\n{SLEEPS}"
     with pytest.raises(asyncio.CancelledError):
-        team.run(f"%framework=tensorflow\n%worker=1\n%output\n{SLEEPS}", during=stop)
+        team.run(cell, during=stop, fetch_wait=300.0)
     assert team.left() == []
-    assert not (team.storage / "output").exists()
+    # Neither the program's sleep nor the time for a fetch was waited for.
+    assert ended_after < 150
+    files = [one for one in team.storage.rglob("*") if one.is_file()]
+    assert files
+    assert not [one for one in files if "output" in one.parts]
 
 
 @pytest.mark.second("operators")

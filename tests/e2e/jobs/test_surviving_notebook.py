@@ -19,7 +19,7 @@ from tests.helpers import surviving_notebook, tensorboard
 
 
 @tensorboard.needs_tensorboard
-@pytest.mark.second("operators")
+@pytest.mark.second("docs")
 @pytest.mark.frameworks
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -44,7 +44,6 @@ TWO = "%framework=tensorflow\n%worker=2\n%name=two\n%detach\n"
 TALK = (
     "import os, time\n"
     "print('first of', os.environ['CIAO_REPLICA'], flush=True)\n"
-    "time.sleep(3)\n"
     "print('second', flush=True)\n"
     "time.sleep(300)\n"
 )
@@ -118,7 +117,7 @@ def other(team: Team) -> Iterator[Namespace]:
 
 
 def test_what_is_told_of_a_running_job(team: Team) -> None:
-    start(team, TWO + TALK)
+    start(team, TWO + TALK.replace("print('second'", "time.sleep(3)\nprint('second'"))
     wait_for(team, "[worker-0] second", "[worker-1] second")
     team.namespace.wait_for_job("tfjob/two", "Running")  # the operator may see it later than we
 

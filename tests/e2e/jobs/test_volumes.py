@@ -52,13 +52,24 @@ def test_what_a_job_writes_to_a_claim_the_next_one_reads(
 
 
 LOOKS = """
-import os
+import json, os, socket, time
 mounts = {line.split()[1] for line in open("/proc/mounts")}
 print(os.path.abspath("input") in mounts, os.environ.get("CIAO_INPUT"), "/scratch" in mounts)
 print([os.path.realpath(one) for one in ("/input", "/output")])
 with open("/output/" + os.environ["CIAO_REPLICA"], "w") as file:
     file.write("x")
+config = json.loads(os.environ["TF_CONFIG"])
+host, port = config["cluster"]["worker"][0].split(":")
+if config["task"]["type"] == "worker":
+    socket.create_server(("", int(port))).accept()
+while config["task"]["type"] == "chief":
+    try:
+        socket.create_connection((host, int(port)), 5)
+        break
+    except OSError:
+        time.sleep(0.2)
 """
+"""The chief, whose end is the job's, waits until worker-0 has printed and written its file."""
 
 
 def test_a_volume_of_a_role_is_in_its_pods_alone_and_one_of_the_setting_in_all(
@@ -66,8 +77,7 @@ def test_a_volume_of_a_role_is_in_its_pods_alone_and_one_of_the_setting_in_all(
 ) -> None:
     team = made(namespace, tmp_path, monkeypatch, rules())
     ended = team.run(
-        f"%framework=tensorflow\n%chief=1\n%worker=1;%volume={claim}:input\n"
-        f"%successPolicy=allWorkers\n%output\n{LOOKS}",
+        f"%framework=tensorflow\n%chief=1\n%worker=1;%volume={claim}:input\n%output\n{LOOKS}",
         job_volumes=Volumes().parse("tmp:10Mi:/scratch"),
     )
     assert ended.error is None, ended.error

@@ -123,11 +123,13 @@ def test_edited_cells_run_in_the_same_pods(warm_team: Team) -> None:
         failed = await ended(team, session, HEAD + "1 / 0")
         assert isinstance(failed.error, JobFailed)
         assert "  Cell, line 5, in <module>" in failed.error.traceback
-        running = asyncio.ensure_future(
-            ended(team, session, HEAD + "import time; print('up', flush=True); time.sleep(1000)")
-        )
-        await wait(lambda: session.last is not None and session.last.job.warm_run == 5)
-        await asyncio.sleep(1)
+        display = Recorder()
+        sleeps = HEAD + "import time; print('up', flush=True); time.sleep(1000)"
+        running = asyncio.ensure_future(session.run(sleeps, display, team.folder))
+        for replica in ("ps-0", "worker-0", "worker-1"):
+            await display.until("up", replica=replica)
+        assert session.last is not None
+        assert session.last.job.warm_run == 5
         await interrupted(running)
         well = await ended(team, session, HEAD + PROGRAM.format(6))
         assert well.error is None

@@ -30,6 +30,15 @@ for line in range({0}):
 """
 LEASE = 9.0
 """Seconds: not so short that a busy machine's kernel cannot renew it."""
+SHORT_LEASE = f"""
+from ciao_kernel.jupyter import cells
+from ciao_kernel.session.warm.pool import WarmPool
+
+assert not cells._session.cache_info().currsize, "the first job cell takes the pool"
+pool = WarmPool(run_lease={LEASE})
+cells._warm_pool = lambda: pool
+"""
+"""Gives a kernel shorter leases, before its first cell with a job."""
 
 pytestmark = [pytest.mark.second("faults"), pytest.mark.slow]
 
@@ -47,7 +56,7 @@ def lines(count: int) -> list[str]:
 
 @pytest.mark.breaks_cluster
 @pytest.mark.parametrize("part", ["kubelet", "containerd"])
-def test_a_run_goes_on_while_a_part_of_its_node_is_started_again(
+def test_a_part_of_the_node_is_started_again_in_a_run_and_between_two(
     team: Team, broken: Cluster, part: str
 ) -> None:
     async def body(session: Session) -> None:
@@ -60,21 +69,9 @@ def test_a_run_goes_on_while_a_part_of_its_node_is_started_again(
         for replica in ("worker-0", "worker-1"):
             assert display.data(replica).decode().splitlines() == lines(100)
         assert "may be lost" not in display.notices
-        await next_cell_works(team, session, display)
-
-    as_kernel(team, body)
-
-
-@pytest.mark.breaks_cluster
-@pytest.mark.parametrize("part", ["kubelet", "containerd"])
-def test_the_next_cell_works_after_a_part_of_the_node_was_started_again(
-    team: Team, broken: Cluster, part: str
-) -> None:
-    async def body(session: Session) -> None:
-        first = await ended(team, session, HEAD + SAYS.format(3, 0))
-        assert first.error is None, first.error
+        await next_cell_works(team, session, display, 2)
         await again(broken, part)
-        await next_cell_works(team, session, first.display)
+        await next_cell_works(team, session, display, 3)
 
     as_kernel(team, body)
 
@@ -85,14 +82,14 @@ async def again(broken: Cluster, part: str) -> None:
     await asyncio.to_thread(broken.start, part)
 
 
-async def next_cell_works(team: Team, session: Session, before: Recorder) -> None:
-    """Run another cell in the same replicas."""
-    second = await ended(team, session, HEAD + SAYS.format(3, 0))
-    assert second.error is None, second.error
-    assert before.job is not None
-    assert (second.job.name, second.job.warm_run) == (before.job.name, 2), second.display.notices
+async def next_cell_works(team: Team, session: Session, first: Recorder, run: int) -> None:
+    """Run another cell in the replicas of the first; it is this run in them."""
+    one = await ended(team, session, HEAD + SAYS.format(3, 0))
+    assert one.error is None, one.error
+    assert first.job is not None
+    assert (one.job.name, one.job.warm_run) == (first.job.name, run), one.display.notices
     for replica in ("worker-0", "worker-1"):
-        assert second.display.data(replica).decode().splitlines() == lines(3)
+        assert one.display.data(replica).decode().splitlines() == lines(3)
 
 
 def test_a_kernel_that_was_silent_past_the_lease_starts_new_replicas_and_says_why(
@@ -122,8 +119,10 @@ def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
     team: Team, start_kernel: Callable[..., Any]
 ) -> None:
     kernel = start_kernel(env=environment(team))
+    shorter = kernel.run(SHORT_LEASE)
+    assert shorter.status == "ok", shorter.of("error")
     head = HEAD + "%name=sleeps\n"
-    cell = kernel.execute(head + SAYS.format(200, 0.6))
+    cell = kernel.execute(head + SAYS.format(200, 0.15))
     kernel.wait_text(cell, "line 3\n")
     kernel.process.suspend()
 

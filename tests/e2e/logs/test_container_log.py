@@ -17,6 +17,7 @@ from ciao_kernel.kube import access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
 from tests.cluster.waiting import until as wait_until
@@ -95,6 +96,11 @@ class Here:
     def print(self, name: str, lines: int, rate: int, filler: str = "") -> None:
         self.start(name, PRINT.format(lines=lines, rate=rate, filler=filler))
 
+    async def stop_printing(self) -> None:
+        """End what `print` has started, after its next lines."""
+        argv = ("exec", "main", "--", "/bin/busybox", "touch", "/stop")
+        await asyncio.to_thread(self.namespace.kubectl, *argv)
+
     async def client(self, kubeconfig: Path | None = None) -> Client:
         with pytest.MonkeyPatch.context() as patch:
             known = self.namespace.cluster.environment["KUBECONFIG"]
@@ -159,9 +165,7 @@ def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None])
                 await asyncio.sleep(rng.random() * 0.05)
                 await asyncio.to_thread(proxy.pass_on)
                 await until(lambda known=before: read.lines > known)
-            await asyncio.to_thread(
-                here.namespace.kubectl, "exec", "main", "--", "/bin/busybox", "touch", "/stop"
-            )
+            await here.stop_printing()
         return read
 
     read = asyncio.run(main())
@@ -176,17 +180,21 @@ def test_a_hundred_cuts(here: Here, proxy: Proxy, figure: Callable[[str], None])
 def test_a_part_is_killed(
     here: Here, broken: Cluster, part: str, figure: Callable[[str], None]
 ) -> None:
-    lines = 24_000
-    here.print("main", lines, 2000)
+    here.print("main", 10**6, 2000)
 
     async def main() -> Read:
         async with here.reading("main") as read:
             await until(lambda: read.lines > 1000)
             await asyncio.to_thread(broken.kill, part)
             await asyncio.to_thread(broken.start, part)
+            known = read.lines
+            await until(lambda: read.lines > known + 1000, 90)
+            await here.stop_printing()
         return read
 
-    figure(f"{part} killed: {asyncio.run(main()).check(lines)}")
+    read = asyncio.run(main())
+    assert bytes(read.data) == here.namespace.kubectl("logs", "main").encode()
+    figure(f"{part} killed: {read.check(read.lines)}")
 
 
 def test_restarts_in_place(here: Here, figure: Callable[[str], None]) -> None:
@@ -335,16 +343,30 @@ def test_a_late_reader_gets_what_is_kept(here: Here) -> None:
 @pytest.mark.alone
 def test_a_rotated_log(here: Here, figure: Callable[[str], None]) -> None:
     """The node begins a new file at 10 MiB, and looks every ten seconds."""
-    lines = 100_000
-    here.print("main", lines, 4000, "x" * 250)
+    here.print("main", 10**6, 4000, "x" * 250)
+
+    def rotated() -> bool:
+        """Return whether who begins to read now gets another line than the first one."""
+        with contextlib.suppress(ClusterError):  # there is no file for a moment
+            return here.namespace.kubectl("logs", "main", "--limit-bytes=8") > "00000000"
+        return False
 
     async def main() -> Read:
         async with here.reading("main") as read:
-            pass
+            await until(lambda: read.lines)
+            await asyncio.to_thread(
+                wait_until, rotated, "the node to rotate the log", 60, every=0.5
+            )
+            known = read.lines
+            await until(lambda: read.lines > known + 4000)
+            await here.stop_printing()
         return read
 
     read = asyncio.run(main())
-    figure(f"rotated log of {len(read.data) / 1e6:.0f} MB: {read.check(lines)}")
+    last = here.namespace.kubectl("logs", "main", "--tail=1").encode()
+    assert last.endswith(b"x\n")
+    assert read.data.endswith(last)
+    figure(f"rotated log of {len(read.data) / 1e6:.0f} MB: {read.check(read.lines)}")
 
 
 @pytest.mark.second("faults")

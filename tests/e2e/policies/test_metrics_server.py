@@ -15,6 +15,7 @@ from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.session.inspection import query
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespace import Namespace
+from tests.e2e import namespaces
 from tests.e2e.jobs.conftest import EXEC, RBAC, Team, made, rules
 from tests.e2e.policies import metrics
 from tests.helpers.jobs import Ended, Recorder, wait
@@ -50,10 +51,7 @@ def metered(second_cluster: Cluster, with_metrics_server: None) -> Iterator[Clus
 
 @pytest.fixture
 def namespace(metered: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    own = Namespace(metered, request.node.name)
-    own.create()
-    yield own
-    own.delete()
+    yield from namespaces.fresh(metered, request)
 
 
 @pytest.fixture

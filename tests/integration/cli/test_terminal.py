@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.colors import COLOR, uncolored
 from tests.helpers.packages import serving
 from tests.integration.cli.command import FAILS, HEADER, LONG, QUICK, Screen, User, until
@@ -103,8 +101,7 @@ def test_a_table_higher_than_the_window_does_not_garble_the_lines(ciao: User) ->
     assert [line.split()[0] for line in table[2:14]] == [f"worker-{i}" for i in range(12)]
 
 
-@pytest.mark.alone
-def test_a_flood_loses_no_line_and_stays_quick(ciao: User, figure: Callable[[str], None]) -> None:
+def test_a_flood_loses_no_line(ciao: User, figure: Callable[[str], None]) -> None:
     """10,000 lines a second for three seconds, from two replicas, against the log files."""
     ciao.file(
         "train.py",

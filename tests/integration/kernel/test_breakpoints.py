@@ -74,10 +74,10 @@ def test_a_breakpoint_prompts_in_the_cell(kernel: Kernel) -> None:
     assert "ciao:debug" not in logs.text
 
 
-def test_a_front_end_without_input_passes_breakpoints_over(kernel: Kernel) -> None:
+def test_a_front_end_without_input_passes_breakpoints_over(shared: Kernel) -> None:
     loop = "for step in range(3):\n    breakpoint()\nprint('over')\n"
 
-    done = kernel.run(ONE + loop, allow_stdin=False)
+    done = shared.run(ONE + loop, allow_stdin=False)
 
     assert done.status == "ok", done.text
     sentence = "breakpoint() at line 5 is passed over: this front end has no input."
@@ -86,10 +86,10 @@ def test_a_front_end_without_input_passes_breakpoints_over(kernel: Kernel) -> No
 
 
 @pytest.mark.second("faults")
-def test_a_job_that_nobody_follows_passes_breakpoints_over(kernel: Kernel) -> None:
-    kernel.run(ONE + "%detach\nbreakpoint()\nprint('over')\n")
+def test_a_job_that_nobody_follows_passes_breakpoints_over(shared: Kernel) -> None:
+    shared.run(ONE + "%detach\nbreakpoint()\nprint('over')\n")
 
-    log = kernel.run("%ciao attach one")
+    log = shared.run("%ciao attach one")
 
     assert log.status == "ok", log.text
     assert "breakpoint() at line 5 is passed over: nobody follows a job with %detach." in log.text
@@ -279,35 +279,35 @@ def test_each_process_of_a_replica_has_a_prompt(kernel: Kernel) -> None:
 
 
 @pytest.mark.second("faults")
-def test_q_fails_the_replica(kernel: Kernel) -> None:
-    cell = kernel.execute(ONE + "breakpoint()\nprint('over')\n")
-    person = Person(kernel, cell)
+def test_q_fails_the_replica(shared: Kernel) -> None:
+    cell = shared.execute(ONE + "breakpoint()\nprint('over')\n")
+    person = Person(shared, cell)
     person.prompt()
     person.says("q")
 
-    kernel.finish(cell)
+    shared.finish(cell)
     assert cell.error == "JobFailed"
     assert "BdbQuit" in str(cell.reply)
     assert "ciao:debug" not in str(cell.reply) + cell.text
 
 
 @pytest.mark.second("faults")
-def test_steps_further_breakpoints_and_detach(kernel: Kernel) -> None:
+def test_steps_further_breakpoints_and_detach(shared: Kernel) -> None:
     loop = [
         "for step in range(4):",
         "    print('open', end=' ', flush=True)",
         "    breakpoint()",
         "    print('step', step, flush=True)",
     ]
-    cell = kernel.execute(ONE + "\n".join(loop))
-    person = Person(kernel, cell)
+    cell = shared.execute(ONE + "\n".join(loop))
+    person = Person(shared, cell)
     person.prompt()
     person.says("n", "b 5", "c", "c", "p step", "detach")
 
-    kernel.finish(cell)
+    shared.finish(cell)
     assert cell.status == "ok", cell.text
     assert "goes on, and passes later breakpoints over" in cell.text
-    logs = kernel.run("%ciao logs one").text
+    logs = shared.run("%ciao logs one").text
     assert logs.count("open step") == 4, logs  # the lines are what the program wrote
 
 
@@ -426,8 +426,8 @@ def test_the_second_press_of_stop_ends_a_job_with_a_failed_replica(kernel: Kerne
 
 
 @pytest.mark.second("faults")
-def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
-    done = kernel.run(ONE + "%onError=debug\n1 / 0\n", allow_stdin=False)
+def test_a_front_end_without_input_passes_an_error_over(shared: Kernel) -> None:
+    done = shared.run(ONE + "%onError=debug\n1 / 0\n", allow_stdin=False)
 
     assert done.error == "JobFailed"
     assert "%onError=debug is passed over: this front end has no input." in done.text
@@ -448,10 +448,10 @@ def test_a_front_end_without_input_passes_an_error_over(kernel: Kernel) -> None:
     ],
 )  # fmt: skip
 def test_a_job_that_cannot_keep_an_error_is_refused(
-    kernel: Kernel, directive: str, needs: str, hint: str
+    shared: Kernel, directive: str, needs: str, hint: str
 ) -> None:
     framework = "" if "%framework" in directive else "%framework=python\n"
-    done = kernel.run(f"{framework}%worker=1\n{directive}\n%onError=debug\n1 / 0\n")
+    done = shared.run(f"{framework}%worker=1\n{directive}\n%onError=debug\n1 / 0\n")
 
     assert done.error == "DirectiveError"
     assert f"%onError=debug needs {needs}." in str(done.reply)
@@ -551,7 +551,7 @@ def test_a_process_of_torchrun_is_chosen_by_its_number(kernel: Kernel) -> None:
 @pytest.mark.timeout(600)
 def test_a_replica_whose_asker_is_killed_goes_on(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    one = Kernel(place, env={"CIAO_DEBUG_WAIT": "60"})
+    one = Kernel(place, env={"CIAO_DEBUG_WAIT": "30"})
     other = Kernel(place)
     try:
         loop = "import time\nprint('on', flush=True)\nruns = True\nwhile runs:\n"
@@ -568,7 +568,7 @@ def test_a_replica_whose_asker_is_killed_goes_on(tmp_path: Path) -> None:
         other.process.wait(60)
 
         assert one.finish(follows, 300).status == "ok", follows.text
-        assert "for 60 s: it goes on." in follows.text
+        assert "for 30 s: it goes on." in follows.text
         assert "over\n" in follows.text
     finally:
         one.shutdown(now=True)

@@ -241,8 +241,13 @@ def test_probe_submits_nothing(fresh: Kernel) -> None:
 
 
 def test_silent_command_changes_nothing(kernel: Kernel) -> None:
-    kernel.run("%ciao config name=x output_rate=5000", silent=True)
-    assert "5000" not in kernel.run("%ciao config").text
+    command = "%ciao config output_rate=54321"
+    refused = kernel.run(command, silent=True)
+    assert refused.error == "UsageError"
+    assert "54321" not in kernel.run("%ciao config").text
+    assert kernel.run(command).error == ""
+    assert "54321" in kernel.run("%ciao config").text
+    assert kernel.run("%ciao config output_rate=800000").error == ""
 
 
 # ------------------------------------------------------------------------ order and history

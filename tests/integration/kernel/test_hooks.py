@@ -18,12 +18,9 @@ for event, hook in (("pre_run_cell", before), ("post_run_cell", after), ("pre_ex
 """
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    kernel = Kernel(Place(tmp_path_factory.mktemp("place")))
-    yield kernel
-    kernel.shutdown(now=True)
-    kernel.place.kill_all()
+@pytest.fixture
+def ours(kernel_of_module: Kernel) -> Kernel:
+    return kernel_of_module
 
 
 @pytest.fixture

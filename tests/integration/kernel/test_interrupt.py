@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place, Request
@@ -441,6 +444,55 @@ def test_after_the_user_had_signal_handlers(kernel: Kernel, place: Place) -> Non
     stop(kernel, request)
 
 
+FORKS = """
+import os, signal, threading, time
+def fork():
+    while not os.path.exists("fork"): time.sleep(.02)
+    pid = os.fork()
+    if not pid:
+        try:
+            open("forked", "w").write(str(os.getpid()) + "\\n")
+            while True: time.sleep(.02)
+        except KeyboardInterrupt:
+            os._exit(7)
+    _, status = os.waitpid(pid, 0)
+    ends.append(os.waitstatus_to_exitcode(status))
+ends, thread = [], threading.Thread(target=fork)
+thread.start()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_signals_end_a_process_that_is_forked_during_a_job(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """A thread of the user forks, as multiprocessing does: the cell's handlers are not for that."""
+    place = Place(tmp_path)
+    kernel = Kernel(place)
+    forked: list[psutil.Process] = []
+    try:
+        kernel.run(FORKS)
+        request = kernel.execute(SILENT)
+        kernel.wait_running(request, place)
+        file = place.work / "forked"
+        (place.work / "fork").touch()
+        kernel.wait(lambda: file.exists() and file.read_text().endswith("\n"), "the process")
+        forked.append(psutil.Process(int(file.read_text())))
+        forked[0].send_signal(number)
+        kernel.wait(lambda: not forked[0].is_running(), "the end of the process")
+        assert request.reply is None
+        kernel.interrupt()
+        kernel.finish(request)
+        ends = kernel.run("thread.join(); print(ends)").text
+        assert ends == ("[7]\n" if number is signal.SIGINT else f"[{-number}]\n")
+    finally:
+        for one in forked:
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        kernel.shutdown(now=True)
+        place.kill_all()
+
+
 @pytest.mark.second("trials", only="signal")
 def test_files_of_a_stopped_job_stay(kernel: Kernel, place: Place) -> None:
     code = "%name=files\nopen('kept.txt', 'w').write('x')\n" + SILENT.removeprefix(JOB)
@@ -478,18 +530,29 @@ def test_job_on_a_subshell_by_message(kernel: Kernel, place: Place) -> None:
 
 @BY_MESSAGE
 def test_a_subshell_that_is_deleted_during_its_job(kernel: Kernel, place: Place) -> None:
-    """The console is closed; the stop button was dead from then on, and so was a shutdown."""
-    subshell = add_subshell(kernel)
+    """The console is closed: nobody could follow or stop its job, which ends with its cell."""
+    other, subshell = add_subshell(kernel), add_subshell(kernel)
+    beside = execute(kernel, SILENT.replace(JOB, JOB + "%name=beside\n"), other)
+    kernel.wait_running(beside, place)
     request = execute(kernel, SILENT.replace(JOB, JOB + "%name=left\n"), subshell)
     kernel.wait_running(request, place)
     kernel.ask("delete_subshell_request", {"subshell_id": subshell}, control=True)
+    listed = kernel.ask("list_subshell_request", {}, control=True)["subshell_id"]
+    assert subshell not in listed
+    kernel.wait(lambda: bool(request.of("error")), "the end of its cell")
+    assert request.of("error")[0]["ename"] == "KeyboardInterrupt"
+    while place.judged()["left"] == "Running":
+        kernel.take(0.02)
+    assert place.judged()["beside"] == "Running"
+    assert beside.reply is None
+    stop(kernel, beside)
     for _ in range(2):
         plain = kernel.execute("import time\nprint('on', flush=True)\ntime.sleep(600)")
         kernel.wait_text(plain, "on")
         stop(kernel, plain)
     works(kernel)
-    assert "left" in kernel.run("%ciao jobs").text, "nobody asked the job to end"
-    kernel.run("%ciao delete left")
+    assert place.judged() == {**place.judged(), "left": "Stopped", "beside": "Stopped"}
+    kernel.run("%ciao delete left beside")
     place.wait_empty()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.helpers.kernels import Place
+import pytest
+
+from tests.helpers.kernels import Kernel, Place
 
 HEADER = "%framework=tensorflow\n%worker=2\n%name=numbers\n"
 BODY = """\
@@ -19,6 +21,17 @@ while not os.path.exists("go-on"):
 print("last words of", replica)
 """
 DETACHED = HEADER + "%detach\n" + BODY
+
+
+@pytest.fixture
+def kernel(shared: Kernel) -> Kernel:
+    """The same for all tests here."""
+    return shared
+
+
+@pytest.fixture
+def place(shared: Kernel) -> Place:
+    return shared.place
 
 
 def let_go(place: Place) -> None:

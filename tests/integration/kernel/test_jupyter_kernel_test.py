@@ -32,12 +32,18 @@ def one_kernel(
 def kernel_without_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Start a kernel to which nobody has connected.
+    """Start a kernel to whose messages for all nobody has subscribed.
 
     An XPUB socket passes on a subscription only if no other client has it. After a client that has
     just left there may be no event, and so no welcome.
     """
     manager = start_kernel(Place(tmp_path_factory.mktemp("place")))
+    # On a busy machine the kernel may still be starting, and say so before it welcomes anybody.
+    asks = manager.blocking_client()
+    asks.start_channels(iopub=False, stdin=False, hb=False, control=False)
+    asks.kernel_info()
+    asks.get_shell_msg(timeout=WAIT)
+    asks.stop_channels()
     request.cls.km, request.cls.kc = manager, manager.blocking_client()
     yield
     request.cls.kc.stop_channels()

@@ -89,6 +89,37 @@ def test_detached_job_outlives_its_kernel(start_kernel: Start, place: Place) -> 
     assert other.finish(request).error in ("JobStopped", "NoSuchJob")
 
 
+DELETES = """
+import os, signal, threading, time
+from ciao_kernel.jupyter import shutdown
+shutdown.MAX_SHUTDOWN_DELAY = 600.0
+def delete():
+    with shutdown.lifetime.delay_shutdown():
+        held.set()
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL: time.sleep(.02)
+        open("begun", "w").close()
+        while not os.path.exists("go-on"): time.sleep(.02)
+        open("deleted", "w").close()
+held = threading.Event()
+threading.Thread(target=delete, daemon=True).start()
+held.wait()
+"""
+
+
+def test_sigterm_does_not_cut_the_deletions_of_a_shutdown_short(
+    kernel: Kernel, place: Place
+) -> None:
+    """jupyter_client sends it after half of the time that it gives the kernel."""
+    kernel.run(DELETES)
+    kernel.send("shutdown_request", {"restart": False}, control=True)
+    kernel.wait((place.work / "begun").exists, "the shutdown to wait")
+    kernel.process.terminate()
+    kernel.take(0.1)
+    (place.work / "go-on").touch()
+    kernel.process.wait(WAIT)
+    assert (place.work / "deleted").exists()
+
+
 # ------------------------------------------------------------------ CIAO_ON_SHUTDOWN=leave
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.colors import uncolored
-from tests.helpers.kernels import Place, Request
+from tests.helpers.kernels import Kernel, Place, Request
 from tests.helpers.pictures import texts
 
 PLAIN = """\
@@ -88,17 +88,17 @@ def kept(request: Request) -> dict[str, Any]:
     return last
 
 
-def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
-    request = kernel.execute(PLAIN)
-    kernel.wait_running(request, place)
-    kernel.wait(lambda: has_html(pictures(request)[-1]), "a picture")
-    kernel.wait(lambda: "worker-1 1.011" in drawn(request), "the last point so far")
+def test_curves_grow_in_place_and_stay(shared: Kernel) -> None:
+    request = shared.execute(PLAIN)
+    shared.wait_running(request, shared.place)
+    shared.wait(lambda: has_html(pictures(request)[-1]), "a picture")
+    shared.wait(lambda: "worker-1 1.011" in drawn(request), "the last point so far")
     live = pictures(request)
     assert live[0]["data"] == {"text/plain": "%plot: loss and losss are drawn here"}
     assert all("image/png" not in picture["data"] for picture in live)
-    for folder in place.job_folders():
+    for folder in shared.place.job_folders():
         (folder / "work" / "go-on").touch()
-    kernel.finish(request)
+    shared.finish(request)
     assert request.status == "ok"
     last = kept(request)
     shown = drawn(request)
@@ -113,22 +113,22 @@ def test_curves_grow_in_place_and_stay(kernel: Any, place: Place) -> None:
         assert f'[{replica}] {{"step": 100, "loss": NaN}}\n' in text
     assert text.count("%plot: no line with `losss` was found; names found: loss, accuracy.\n") == 1
     # The wish is in the job's header: who attaches sees the same.
-    (folder,) = place.job_folders()
-    again = kernel.run(f"%ciao attach {folder.name}")
+    (folder,) = shared.place.job_folders()
+    again = shared.run(f"%ciao attach {folder.name}")
     assert drawn(again) == shown
     assert kept(again)["data"]["text/plain"] == last["data"]["text/plain"]
 
 
-def test_a_stopped_job_keeps_its_curves(kernel: Any, place: Place) -> None:
-    request = kernel.execute(PLAIN)
-    kernel.wait_running(request, place)
-    kernel.interrupt()
-    kernel.finish(request)
+def test_a_stopped_job_keeps_its_curves(shared: Kernel) -> None:
+    request = shared.execute(PLAIN)
+    shared.wait_running(request, shared.place)
+    shared.interrupt()
+    shared.finish(request)
     assert request.error == "KeyboardInterrupt"
-    kernel.wait(lambda: "image/png" in pictures(request)[-1]["data"], "the last picture")
+    shared.wait(lambda: "image/png" in pictures(request)[-1]["data"], "the last picture")
     assert "0.01099 at step 90" in kept(request)["data"]["text/plain"]
     assert "worker-0 0.01099" in drawn(request)
-    place.wait_empty()
+    shared.place.wait_empty()
 
 
 SLOW = """\
@@ -184,9 +184,9 @@ def test_without_the_wish_there_is_no_picture(kernel: Any) -> None:
 
 @pytest.mark.second("packages")
 @pytest.mark.frameworks
-def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) -> None:
+def test_what_keras_writes_is_drawn(shared: Kernel, figure: Callable[[str], None]) -> None:
     pytest.importorskip("keras")
-    request = kernel.run(KERAS, within=240)
+    request = shared.run(KERAS, within=240)
     assert request.status == "ok", request.text
     last = kept(request)
     loss, val_loss = last["data"]["text/plain"].splitlines()
@@ -198,9 +198,9 @@ def test_what_keras_writes_is_drawn(kernel: Any, figure: Callable[[str], None]) 
 
 @pytest.mark.second("packages")
 @pytest.mark.frameworks
-def test_what_a_torch_loop_writes_is_drawn(kernel: Any) -> None:
+def test_what_a_torch_loop_writes_is_drawn(shared: Kernel) -> None:
     pytest.importorskip("torch")
-    request = kernel.run(TORCH, within=240)
+    request = shared.run(TORCH, within=240)
     assert request.status == "ok", request.text
     last = kept(request)
     lines = last["data"]["text/plain"].splitlines()

@@ -91,6 +91,42 @@ def test_stop_ends_each_job_cell_and_leaves_what_is_only_followed(
     place.wait_empty()
 
 
+HELD = """
+import asyncio, os
+from ciao_kernel.jupyter import shutdown
+from ciao_kernel.session import session
+async def deaf(self, *args, **options):
+    open('begun', 'w').close()
+    while not os.path.exists('go-on'):
+        try:
+            await asyncio.sleep(.02)
+        except asyncio.CancelledError:
+            open('cancelled', 'w').close()
+session.Session.run, shutdown.MAX_SHUTDOWN_DELAY = deaf, 3600.0
+"""
+
+
+def test_a_deletion_that_waits_for_its_cell_holds_up_no_other_request(
+    kernel: Kernel, place: Place, subshells: list[str]
+) -> None:
+    assert kernel.run(HELD).status == "ok"
+    cell = execute(kernel, SILENT, subshells[0])
+    kernel.wait((place.work / "begun").exists, "the cell to begin")
+    deletion = kernel.send("delete_subshell_request", {"subshell_id": subshells[0]}, control=True)
+    kernel.wait((place.work / "cancelled").exists, "the cancellation of the cell")
+    idle = kernel.ask("delete_subshell_request", {"subshell_id": subshells[1]}, control=True)
+    assert idle["status"] == "ok"
+    listed = kernel.ask("list_subshell_request", {}, control=True)
+    assert listed["subshell_id"] == [subshells[0]]
+    assert deletion.reply is None
+    assert cell.reply is None
+    (place.work / "go-on").touch()
+    kernel.wait(lambda: deletion.reply is not None, "the end of the deletion")
+    assert deletion.reply is not None
+    assert deletion.reply["content"]["status"] == "ok"
+    assert kernel.ask("list_subshell_request", {}, control=True)["subshell_id"] == []
+
+
 def test_a_shutdown_ends_the_jobs_of_all_shells(kernel: Kernel, place: Place) -> None:
     other = execute(kernel, SILENT, add_subshell(kernel))
     main = kernel.execute(SILENT)

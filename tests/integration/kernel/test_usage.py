@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.helpers.kernels import Place
+from tests.helpers.kernels import Kernel
 
 BODY = (
     "import os, time\nkept = bytearray(150 << 20)\nprint('has it', flush=True)\n"
@@ -21,9 +21,9 @@ def row(html: str) -> dict[str, str]:
     return dict(zip(_HEADS.findall(html), _CELLS.findall(first), strict=True))
 
 
-def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: Place) -> None:
+def test_the_table_shows_what_a_replica_uses_while_it_runs(shared: Kernel) -> None:
     header = "%framework=python\n%worker=2\n%name=eats\n%usage=on\n"
-    request = kernel.execute(header + BODY)
+    request = shared.execute(header + BODY)
 
     def tables() -> list[str]:
         found = request.of("display_data") + request.of("update_display_data")
@@ -32,7 +32,7 @@ def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: P
     def measured() -> list[dict[str, str]]:
         return [one for one in map(row, tables()) if re.match(r"1[5-9]\dMi", one["memory"])]
 
-    kernel.wait(measured, "the memory of a replica")
+    shared.wait(measured, "the memory of a replica")
     first = row(tables()[0])
     assert list(first) == [
         "replica", "state", "time", "cpu", "memory", "peak", "lines/s", "log", "last line",
@@ -41,8 +41,8 @@ def test_the_table_shows_what_a_replica_uses_while_it_runs(kernel: Any, place: P
     shown = measured()[0]
     assert re.fullmatch(r"\d\.\d\d", shown["cpu"])
     assert re.fullmatch(r"1[5-9]\dMi", shown["peak"])
-    (place.job_folders()[0] / "work" / "go-on").touch()
-    done = kernel.finish(request)
+    (shared.place.job_folders()[0] / "work" / "go-on").touch()
+    done = shared.finish(request)
     assert done.status == "ok"
     last = row(tables()[-1])
     assert (last["cpu"], last["memory"]) == ("–", "–")
@@ -65,8 +65,8 @@ def test_a_run_in_warm_replicas_is_measured_too(kernel: Any) -> None:
     assert "%usage" not in request.text
 
 
-def test_a_wrong_value_is_one_clear_error(kernel: Any) -> None:
-    done = kernel.run("%framework=python\n%worker=1\n%usage=much\nprint()\n")
+def test_a_wrong_value_is_one_clear_error(shared: Kernel) -> None:
+    done = shared.run("%framework=python\n%worker=1\n%usage=much\nprint()\n")
     assert done.error == "DirectiveError"
     assert "one of on, off" in done.of("error")[0]["evalue"] + "".join(
         done.of("error")[0]["traceback"]

@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell
 
-from ciao_kernel.session.warm.framework import SUPPORTED
+from ciao_kernel.session.plugin_registry import Registry
 from tests.helpers import frameworks_notebook, surviving_notebook
 from tests.helpers.colors import uncolored
 from tests.helpers.kernels import LINGER
@@ -207,11 +207,12 @@ def _program(variable: str) -> psutil.Process:
 def _copy_warm(notebook: nbformat.NotebookNode) -> None:
     """Put two copies with %warm behind each job cell that can have it, and drop the other ones."""
     cells = []
+    forkable = Registry({}).table.names.forkable
     for cell in notebook.cells:
         head, _, rest = cell.source.partition("\n")
         if not head.startswith("%framework"):
             cells.append(cell)
-        elif head.partition("=")[2] in SUPPORTED and not rest.startswith("%worker=2\n%min="):
+        elif head.partition("=")[2] in forkable and not rest.startswith("%worker=2\n%min="):
             copies = (new_code_cell(f"{head}\n%warm\n{rest}") for _ in range(2))
             cells += [cell, *copies]
     notebook.cells = cells

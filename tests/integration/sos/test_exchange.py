@@ -224,6 +224,7 @@ def test_what_cannot_be_got_is_said(sos: Any) -> None:
     done = sos.run("%use Ciao\n%get opened thing n\nprint('n', n)")
 
     assert "%get cannot send opened: " in done.text
+    assert "WARNING" not in str(done.of("display_data"))  # no record of the log beside it
     assert "%get cannot create thing in Ciao: ModuleNotFoundError" in done.text
     assert "n 1" in done.text
 
