@@ -28,8 +28,9 @@ ALONE    := alone or breaks_cluster
 # suites/groups.py sets the order: long groups first.
 side_by_side = -n $(1) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
 PARALLEL  = $(call side_by_side,$(WORKERS))
-# Beside the other tests one process is enough for the first tier of these; its slice is longer.
-OLDEST_WORKERS = $(if $(filter oldest rest all,$(TIERS)),2,0)
+# Beside the other tests one process is enough for the first tier of these, and one worker for all:
+# the others take longer. Alone the slice has all workers.
+OLDEST_WORKERS = $(if $(filter rest all,$(TIERS)),1,$(if $(filter oldest,$(TIERS)),$(if $(filter-out oldest,$(TIERS)),2,$(WORKERS)),0))
 # Files that have the word: to collect all others too takes ten seconds, with nothing beside.
 lone      = $$(grep -rlwE --include='test_*.py' '$(subst $() or $(),|,$(ALONE))' $(1)) -m '$(ALONE)'
 RUN      := python
@@ -45,7 +46,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test test-all check docs oldest bench clean coverage \
         integration browser e2e screenshots cluster cluster-built cluster-down cluster-status \
-        ready static unit tests side-by-side together alone oldest-beside oldest-alone e2e-side e2e-alone
+        ready static unit tests side-by-side together alone oldest-beside e2e-side e2e-alone
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile
@@ -78,7 +79,7 @@ test-all: ready check  ## run the same with all tests, or with the slices in SLI
 # Parallel tests run first, then those marked alone. After a failure the others still run.
 tests:
 	@echo '==> tests of the tiers: $(TIERS)'
-	@$(during) side-by-side oldest-alone alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
+	@$(during) side-by-side alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
 
 side-by-side:
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going together oldest-beside
@@ -90,10 +91,6 @@ together:
 alone:
 	@echo '==> tests that measure, and those that break the cluster'
 	@$(call pytest,$(VENV),alone,$(call lone,$(OTHERS)))
-
-oldest-alone:
-	@echo '==> tests that measure, on the pins of tests/oldest.txt'
-	@$(call pytest,$(OLDEST),oldest-alone,$(call lone,$(OLD)) --oldest)
 
 # The output is shown at the end: it would mix with the output of the parallel run.
 oldest-beside:

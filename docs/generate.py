@@ -1,6 +1,6 @@
 """Write the tables of directives, commands, settings and rights, the Roles and the runtimes.
 
-Run it after a change to ciao_kernel/magics/table.py, ciao_kernel/commands/,
+Run it after a change to ciao_kernel/magics/directives/, ciao_kernel/commands/,
 ciao_kernel/config/settings.py, or to the rights that jobs need: ``python docs/generate.py``. With
 ``--check`` it changes nothing and exits with 1 if a file is stale; a unit test does the same.
 """

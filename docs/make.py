@@ -22,7 +22,7 @@ NAVIGATION = {
     "Homes": ("jupyter", "sos", "gateway"),
     "On a cluster": ("data", "warm", "queues", "packages", "admin", "security"),
     "Reference": ("magics", "commands", "settings", "troubleshooting", "coming-from"),
-    "Developing": ("extending", "architecture", "cluster"),
+    "Developing": ("extending", "architecture", "map", "decisions", "cluster"),
 }
 LINK = re.compile(r"(?<=\]\()(?P<path>[^\s()#:]+)(?P<anchor>#[^\s()]*)?(?=\))")
 FENCED = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
