@@ -22,6 +22,7 @@ from ciao_kernel.kube import timestamps
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.first_lines import FirstLines
 from ciao_kernel.kube.instances import ContainerInstance, over, seen
+from ciao_kernel.kube.last_lines import LastLines
 from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
@@ -124,6 +125,7 @@ class ContainerLog:
         self._first_lines = FirstLines(
             client, self._path, query, read_timeout, lambda: self._pod() is not None, away
         )
+        self._last_lines = LastLines(client, self._path, self._query, read_timeout)
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Yield the log as it comes, until nothing more can come.
@@ -194,6 +196,9 @@ class ContainerLog:
         """Send one request, and choose the next step from its end."""
         previous = now.id != one.id or one.superseded
         ended = previous or now.ended
+        if await self._is_complete(one, previous):
+            one.complete = True
+            return
         mode = one.mode
         follow = not ended and mode is not Mode.SEARCH
         request = self._request(one, previous, follow=follow)
@@ -251,6 +256,12 @@ class ContainerLog:
                 with suppress(ClusterFault):  # ignored here; the pod's watch gives up in time
                     await self._client.renew(request.shown)
             await self._wait(one)
+
+    async def _is_complete(self, one: _Instance, previous: bool) -> bool:
+        """Return whether an answer ended in order, and the log still ends with its last line."""
+        if not one.over or one.ended_by is None or one.unfinished:
+            return False
+        return await self._last_lines.are_delivered(one.progress, previous=previous)
 
     async def _hurry(self, request: LogRequest) -> None:
         """Let a request that follows step aside when its container has ended for good.

@@ -277,7 +277,9 @@ class ApiServer:
         answer = web.StreamResponse()
         await answer.prepare(request)
         limit = int(query.get("limitBytes", "0"))
-        found = pod.log.answer(query.get("sinceTime", ""), follow=query.get("follow") == "true")
+        tail = int(query["tailLines"]) if "tailLines" in query else None
+        follows = query.get("follow") == "true"
+        found = pod.log.answer(query.get("sinceTime", ""), follow=follows, tail=tail)
         with contextlib.suppress(ConnectionError):
             async for piece in found:
                 await answer.write(piece[:limit] if limit else piece)

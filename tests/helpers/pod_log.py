@@ -46,6 +46,13 @@ class _File:
                     self._places.append(len(self.data))
             self.data += b"%b.%09dZ %b\n" % (text, rest, line)
 
+    def tail(self, lines: int) -> int:
+        """Return where the last lines begin."""
+        at = len(self.data)
+        for _ in range(lines):
+            at = self.data.rfind(b"\n", 0, max(0, at - 1)) + 1
+        return at
+
     def place(self, since: bytes) -> int:
         """Return where the lines begin that are not older; stamps here never step back."""
         number = bisect.bisect_left(self._seconds, since)
@@ -76,15 +83,20 @@ class PodLog:
         self._ended = True
         self._wake()
 
-    async def answer(self, since: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def answer(
+        self, since: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncIterator[bytes]:
         """Yield what a request gets.
 
         Args:
             since: The query's ``sinceTime``, or "".
+            tail: The query's ``tailLines``, in the newest file alone.
             follow: Whether the answer lasts until the container ends.
         """
         file = self._file
         at = file.place(since[:19].encode()) if since else 0
+        if tail is not None:
+            at = max(at, file.tail(tail))
         while True:
             if at < len(file.data):
                 piece = bytes(file.data[at : at + _PIECE])

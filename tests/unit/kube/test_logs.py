@@ -56,6 +56,7 @@ class Cluster:
         self.status: Object | None = None
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.queries: list[Query] = []
         self.access: object = None
         self.away = False
 
@@ -69,7 +70,8 @@ class Cluster:
     async def request(
         self, method: str, path: str, query: Query, timeout: object
     ) -> AsyncIterator[Answer]:
-        kinds = ("previous", "follow", "limitBytes")
+        kinds = ("previous", "follow", "limitBytes", "tailLines")
+        self.queries.append(query)
         self.asked.append("+".join(kind for kind in kinds if kind in query) or "all")
         found = self.answers.pop(0)() if len(self.answers) > 1 else self.answers[0]()
         if isinstance(found, Exception):
@@ -169,7 +171,43 @@ def test_an_answer_that_is_cut_in_order_is_not_the_whole_log() -> None:
     )
     here.shows("0a terminated", phase="Succeeded")
     assert here.read() == ("a1 a2 a3 a4 a5 a6 a7 a8", [])
-    assert here.asked == ["all"] * 4
+    assert here.asked == ["all", "all", "all", "tailLines"]
+
+
+def test_an_end_is_confirmed_by_the_last_lines_alone() -> None:
+    """The lines of the last second, which may be very many, do not come again."""
+    here = Cluster(lambda: lines("a1", "a2", "a2"), lambda: lines("a1", "a2", "a2"))
+    here.shows("0a terminated", phase="Succeeded")
+    assert here.read() == ("a1 a2 a2", [])
+    assert here.asked == ["all", "tailLines"]
+    assert here.queries[1]["tailLines"] == "3", "one more equal line would be seen"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        lines("a2", "a3"),
+        lines("a2", "a2"),  # an equal line, in the same nanosecond
+        lines("a1", "a2") + b"2024-01-01T00:00:02.5",
+        lines("a1", "a2")[:-1],
+        lines("a1"),
+        [lines("a1", "a2"), CUT],
+        (500, b"{}"),
+        b"unable to retrieve the log",
+        b"",  # the file was rotated
+    ],
+)
+def test_other_last_lines_confirm_nothing(last: Any) -> None:
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    here.answers = [
+        lambda: lines("a1", "a2"),
+        lambda: last,
+        lambda: lines("a1", "a2", "a4"),
+        lambda: lines("a2", "a4"),
+    ]
+    assert here.read() == ("a1 a2 a4", [])
+    assert here.asked == ["all", "tailLines", "all", "tailLines"]
 
 
 def test_the_end_of_a_log_without_lines_is_asked_for_once_more() -> None:
@@ -243,7 +281,7 @@ def test_the_end_of_an_ended_containers_log_is_not_waited_for() -> None:
         lambda: lines("a2", "a3"),
     ]
     assert here.read() == ("a1 a2 a3", [])
-    assert here.asked == ["follow", "all", "all"]
+    assert here.asked == ["follow", "all", "tailLines"]
 
 
 def test_a_log_that_still_comes_is_not_cut() -> None:
@@ -342,7 +380,7 @@ def test_the_rest_of_an_instance_is_asked_for_after_the_next_one_began() -> None
         lambda: lines("b1"),
     ]
     assert here.read() == ("a1 a2 b1", [])
-    assert here.asked == ["follow", "limitBytes", "previous", "previous", "follow", "all"]
+    assert here.asked == ["follow", "limitBytes", "previous", "previous+tailLines", "follow", "all"]
 
 
 def test_a_container_that_started_before_is_read_from_what_is_kept() -> None:
@@ -351,7 +389,7 @@ def test_a_container_that_started_before_is_read_from_what_is_kept() -> None:
     text, (gap,) = here.read()
     assert text == "b1 c1"
     assert "1 start of p is not kept" in gap
-    assert here.asked == ["previous", "previous", "all", "all"]
+    assert here.asked == ["previous", "previous+tailLines", "all", "tailLines"]
 
 
 def test_more_starts_than_are_kept_are_said() -> None:
@@ -381,7 +419,7 @@ def test_the_next_instances_log_came_before_its_status() -> None:
         lambda: lines("b2", "b3"),
     ]
     assert here.read() == ("b1 b2 a1 a2 b3", [])
-    assert here.asked == ["follow", "limitBytes", "previous", "previous", "follow", "all"]
+    assert here.asked == ["follow", "limitBytes", "previous", "previous+tailLines", "follow", "all"]
 
 
 def test_the_next_instances_log_came_long_before_its_status() -> None:
@@ -457,6 +495,7 @@ def test_an_instance_that_was_read_as_another_is_not_read_again() -> None:
         "limitBytes": lines("c1"),
         "previous+limitBytes": lines("b1"),
         "previous": lines("b1", "b2"),
+        "previous+tailLines": lines("b1", "b2"),
         "follow": lines("c1"),
         "all": lines("c1"),
     }
@@ -490,6 +529,7 @@ def test_the_previous_log_is_of_a_newer_instance() -> None:
             "limitBytes": lines("b1"),
             "previous+limitBytes": lines("b1"),
             "previous": lines("b1", "b2"),
+            "previous+tailLines": lines("b1", "b2"),
             "follow": lines("c1"),
             "all": lines("c1"),
         }[what]
