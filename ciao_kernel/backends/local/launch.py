@@ -118,18 +118,21 @@ class Launcher:
                 python = await environment.prepare(
                     python, asked, cache, emit, self._settings.cache_days
                 )
+            name = folder.path.name
+            mark = f"{name}-{secrets.token_hex(8)}"
+            started.append(supervisor_start.start(folder, mark))
             ask = Build(
                 plan.source,
                 plan.spec,
                 python,
-                folder.path.name,
+                name,
                 folder.path,
                 plan.folder,
             )
             artifact = await builder.build(ask, emit)
             work, folders = Path(artifact.workdir), self._settings.volumes
             await asyncio.to_thread(volumes.place, plan.spec.all_volumes, work, folders)
-            if kept := self._checkpoint(plan, folder.path.name):
+            if kept := self._checkpoint(plan, name):
                 await asyncio.to_thread(volumes.keep, kept, work, self._own)
             for replica in plan.spec.replicas() if plan.spec.output_names else ():
                 results.folder(work, replica).mkdir(parents=True)
@@ -142,15 +145,13 @@ class Launcher:
             await self._claims.kill_orphans()
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), self._shares(plan, devices)
-                name = folder.path.name
                 replicas = replica_plans(plan, artifact, name, addresses, shares)
                 taken = [address.port for address in addresses.values()]
                 self._claims.add(name, taken, visible_devices(replicas))
             private_files.make_folder(folder.logs)
             folder.make_reserve()
-            record = self._record(plan, artifact, name, replicas, outlive)
-            folder.write_job(record)
-            started.append(supervisor_start.start(folder, record["id"]))
+            folder.write_job(self._record(plan, artifact, mark, replicas, outlive))
+            supervisor_start.begin(started[0])
             await supervisor_start.wait_until_running(folder, started[0], len(replicas))
         except BaseException as error:
             # The first error has the cause; without open files nothing can be removed either.
@@ -222,7 +223,7 @@ class Launcher:
         self,
         plan: Plan,
         artifact: Artifact,
-        name: str,
+        mark: str,
         replicas: tuple[ReplicaPlan, ...],
         outlive: bool,
     ) -> dict[str, Any]:
@@ -231,8 +232,8 @@ class Launcher:
         spec, framework = plan.spec, plan.framework
         never_end = endless_roles(framework, spec.serve)
         return {
-            "id": f"{name}-{secrets.token_hex(8)}",
-            "name": name,
+            "id": mark,
+            "name": mark.rpartition("-")[0],
             "host": self._host.identity,
             "framework": framework.name,
             "header": plan.header,
@@ -268,6 +269,8 @@ class Launcher:
 
     def _roll_back(self, folder: Folder, started: list[subprocess.Popen[bytes]]) -> None:
         for process in started:
+            if process.stdin:
+                process.stdin.close()
             # SIGTERM makes the supervisor end its replicas.
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
 VERSION = 1
+BEGIN = b"begin\n"
+"""Tells a supervisor, which waits for it, that the job's record is complete."""
 RECORD_ERRORS = (OSError, ValueError, KeyError)
 """Errors raised while a missing or broken record is read; :class:`Untrusted` is one of them."""
 LEFTOVERS = frozenset({"work", "logs", "reserve", "job.json", "supervisor.log"})

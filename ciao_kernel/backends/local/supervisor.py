@@ -2,8 +2,9 @@
 
 It has a session of its own, so that it survives the kernel's end and a closed terminal. It watches
 the process that owns the job: when the owner is gone, it ends the replicas. Its own parent is a
-guard (:mod:`.guard`), which ends them if the supervisor is killed. :mod:`.launch` starts it as
-``python -c`` with the job's folder as argument; it reads ``job.json`` and writes ``status.json``.
+guard (:mod:`.guard`), which ends them if the supervisor is killed. :mod:`.supervisor_start`
+starts it as ``python -c`` with the job's folder as argument, while the job is still prepared. When
+it is told to begin, it reads ``job.json``, and then writes ``status.json``.
 SIGTERM asks it to stop the job, and so does the file ``stop``, because a process on another machine
 cannot send a signal.
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from ciao_kernel.backends.local import parentage, processes
 from ciao_kernel.backends.local.guard import fork_under_guard
-from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.record import BEGIN, Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
 from ciao_kernel.backends.local.restarts import Restarts
 from ciao_kernel.backends.local.retries import Retries, is_kill
@@ -347,8 +348,11 @@ class Supervisor:
 
 
 def main() -> None:
-    """Run the job whose folder is the first argument."""
+    """Run the job whose folder is the first argument, once its record is complete."""
+    submitter = os.getppid()
     fork_under_guard()
+    if not _may_begin(submitter):
+        return
     supervisor = Supervisor(Folder(Path(sys.argv[1])))
     try:
         supervisor.run()
@@ -356,3 +360,17 @@ def main() -> None:
         # After any failure the replicas would be unwatched. Python writes the error to the log.
         supervisor.end_all()
         raise
+
+
+def _may_begin(submitter: int) -> bool:
+    """Wait until the job's record is complete; return False if its submission is over without it.
+
+    Args:
+        submitter: ID of the process that submits the job.
+    """
+    birth = processes.birth(submitter)
+    while not select.select([0], [], [], _OWNER_POLL)[0]:
+        # A forked process of a killed kernel may have a copy of the pipe's other end.
+        if not processes.alive(submitter, birth):
+            return False
+    return os.read(0, len(BEGIN)) == BEGIN

@@ -1,8 +1,9 @@
-"""Starts the supervisor of a local job, and waits until it has started the replicas."""
+"""Starts a local job's supervisor, lets it begin, and waits until the replicas are started."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from ciao_kernel.backends.local import processes
-from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.record import BEGIN, Folder
 from ciao_kernel.errors import BackendError
 
 _ROOT = str(Path(__file__).parents[3])
@@ -23,10 +24,12 @@ _supervisors: set[subprocess.Popen[bytes]] = set()
 
 
 def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
-    """Start the supervisor of a job.
+    """Start the supervisor of a job, which waits until :func:`begin` is called.
+
+    Its interpreter starts while the job is prepared. It ends if this process does not call that.
 
     Args:
-        folder: The job's folder, with its record.
+        folder: The job's folder.
         mark: The job's ID, by which all its processes are found.
     """
     # A copy: a cell in a subshell may start another one meanwhile.
@@ -40,7 +43,7 @@ def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             # -S: site packages are not needed, and without them the start takes half the time.
             [sys.executable, "-I", "-S", "-c", bootstrap, str(folder.path)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             cwd="/",
@@ -50,6 +53,14 @@ def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
         )
     _supervisors.add(process)
     return process
+
+
+def begin(supervisor: subprocess.Popen[bytes]) -> None:
+    """Let a supervisor read the job's record, which is complete, and start the replicas."""
+    assert supervisor.stdin
+    # If it has ended, wait_until_running() says why.
+    with contextlib.suppress(BrokenPipeError), supervisor.stdin as pipe:
+        pipe.write(BEGIN)
 
 
 async def wait_until_running(

@@ -449,8 +449,10 @@ asyncio.run(session_with(place, Slow(Settings())).run(text, Recorder(), place.fo
 
     async def main() -> None:
         await wait((left / "work" / "ciao_cell.py").exists)
+        await wait(lambda: len(jobs.alive()) > 1)  # its supervisor waits for the record
         submit.kill()
         submit.wait()
+        await wait(lambda: not jobs.alive())
         mine = jobs.storage / "jobs" / "mine"
         mine.mkdir()
         (mine / "notes.txt").touch()
