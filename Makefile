@@ -28,11 +28,13 @@ ALONE    := alone or breaks_cluster
 # suites/groups.py sets the order: long groups first.
 side_by_side = -n $(1) --dist loadgroup --no-loadscope-reorder -m 'not ($(ALONE))'
 PARALLEL  = $(call side_by_side,$(WORKERS))
-# Beside the other tests one process is enough for the first tier of these, and one worker for all:
-# the others take longer. Alone the slice has all workers.
-OLDEST_WORKERS = $(if $(filter rest all,$(TIERS)),1,$(if $(filter oldest,$(TIERS)),$(if $(filter-out oldest,$(TIERS)),2,$(WORKERS)),0))
+# Beside the other tests one process is enough for the first tier of these: the others take longer.
+# All of them run beside the tests that break the cluster, which leave a core idle. Alone the slice
+# has all workers.
+LONG           = $(filter rest all,$(TIERS))
+OLDEST_WORKERS = $(if $(LONG),2,$(if $(filter oldest,$(TIERS)),$(if $(filter-out oldest,$(TIERS)),2,$(WORKERS)),0))
 # Files that have the word: to collect all others too takes ten seconds, with nothing beside.
-lone      = $$(grep -rlwE --include='test_*.py' '$(subst $() or $(),|,$(ALONE))' $(1)) -m '$(ALONE)'
+lone      = $$(grep -rlwE --include='test_*.py' '$(subst $() or $(),|,$(2))' $(1)) -m '$(2)'
 RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
@@ -46,7 +48,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo lab test test-all check docs oldest bench clean coverage \
         integration browser e2e screenshots cluster cluster-built cluster-down cluster-status \
-        ready static unit tests side-by-side together alone oldest-beside e2e-side e2e-alone
+        ready static unit tests side-by-side together breaking break-cluster alone oldest-beside e2e-side e2e-alone
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile
@@ -79,18 +81,25 @@ test-all: ready check  ## run the same with all tests, or with the slices in SLI
 # Parallel tests run first, then those marked alone. After a failure the others still run.
 tests:
 	@echo '==> tests of the tiers: $(TIERS)'
-	@$(during) side-by-side alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
+	@$(during) side-by-side $(if $(LONG),breaking )alone; code=$$?; $(BIN)/python -m tests.suites.minutes; exit $$code
 
 side-by-side:
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going together oldest-beside
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going together $(if $(LONG),,oldest-beside)
+
+breaking:
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going break-cluster oldest-beside
+
+break-cluster:
+	@echo '==> tests that break the cluster'
+	@$(call pytest,$(VENV),breaking,$(call lone,tests/e2e,breaks_cluster))
 
 together:
 	@echo '==> tests/integration, tests/browser and tests/e2e, $(WORKERS) at a time'
 	@$(call pytest,$(VENV),together,$(OTHERS) $(PARALLEL))
 
 alone:
-	@echo '==> tests that measure, and those that break the cluster'
-	@$(call pytest,$(VENV),alone,$(call lone,$(OTHERS)))
+	@echo '==> tests that measure$(if $(LONG),,$(), and those that break the cluster)'
+	@$(call pytest,$(VENV),alone,$(call lone,$(OTHERS),$(if $(LONG),alone,$(ALONE))))
 
 # The output is shown at the end: it would mix with the output of the parallel run.
 oldest-beside:
@@ -102,7 +111,7 @@ oldest-beside:
 integration: $(VENV)/.test  ## run tests with real kernels, processes and frameworks on this machine
 	@echo '==> tests/integration'
 	@$(call pytest,$(VENV),integration,tests/integration $(PARALLEL))
-	@$(call pytest,$(VENV),integration-alone,$(call lone,tests/integration))
+	@$(call pytest,$(VENV),integration-alone,$(call lone,tests/integration,$(ALONE)))
 
 browser: $(VENV)/.test  ## run tests of JupyterLab and Notebook in a real Chromium, with the installed wheel
 	@echo '==> tests/browser'
@@ -116,7 +125,7 @@ e2e-side:
 	@$(call pytest,$(VENV),e2e,tests/e2e $(PARALLEL))
 
 e2e-alone:
-	@$(call pytest,$(VENV),e2e-alone,$(call lone,tests/e2e))
+	@$(call pytest,$(VENV),e2e-alone,$(call lone,tests/e2e,$(ALONE)))
 
 # The two halves run side by side. Each shows its output when it ends.
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
