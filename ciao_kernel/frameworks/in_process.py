@@ -1,12 +1,14 @@
 """The call of a program in a process that has begun with something else, as Python would call it.
 
-The programs of :mod:`.jax_rank`, :mod:`.rabit` and :mod:`.mpi_rank` contain it. Their ``run`` calls
-one of the two functions, so that exactly two frames stand before those of the program in its
-tracebacks.
+The programs of :mod:`.jax_rank`, :mod:`.rabit` and :mod:`.mpi_rank` contain it, and each is a
+:class:`Caller`. Their ``run`` calls one of the two functions, so that exactly two frames stand
+before those of the program in its tracebacks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.delivery.warm import zygote
@@ -68,3 +70,26 @@ def run():
 """
 )
 """The same with a ``run`` that shows an error and returns the exit code; it needs :data:`LEAVE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A program that calls the user's one in its own process.
+
+    Args:
+        text: Its text: an image has no ciao.
+    """
+
+    text: str
+
+    def command(
+        self, python: str, program: Sequence[str], arguments: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the command of a replica or a rank.
+
+        Args:
+            python: Its interpreter.
+            program: The user's program: its path, or ``-m`` and the name of a module.
+            arguments: The arguments of that program.
+        """
+        return (python, "-u", "-c", self.text, *program, *arguments)

@@ -64,7 +64,7 @@ class Jax:
         """Return the command; one of several workers does not wait for them after a failure."""
         if spec.count("worker") == 1:
             return python_command(spec, artifact)
-        return jax_rank.command(artifact.python, artifact.program_words, spec.args)
+        return jax_rank.CALLER.command(artifact.python, artifact.program_words, spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

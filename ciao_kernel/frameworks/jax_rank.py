@@ -7,11 +7,9 @@ them are aborted (jax/_src/api.py, ``clean_up``; jax/_src/distributed.py, ``shut
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ciao_kernel.frameworks import in_process
 
-_PROGRAM = (
+CALLER = in_process.Caller(
     in_process.LEAVE
     + """
 import types
@@ -28,15 +26,4 @@ if code and is_connected():
 sys.exit(code)
 """
 )
-"""Runs in the worker, whose image has no ciao."""
-
-
-def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the command of each worker.
-
-    Args:
-        python: The worker's interpreter.
-        program: The program: its path, or ``-m`` and its name.
-        arguments: The program's arguments.
-    """
-    return (python, "-u", "-c", _PROGRAM, *program, *arguments)
+"""The program of each worker."""

@@ -137,7 +137,7 @@ class Mpi:
 
     def command(self, spec: JobSpec, artifact: Artifact) -> tuple[str, ...]:
         """Return the command of each rank."""
-        return mpi_rank.command(artifact.python, artifact.program_words, spec.args)
+        return mpi_rank.CALLER.command(artifact.python, artifact.program_words, spec.args)
 
     def replica_command(self, spec: JobSpec, artifact: Artifact, role: str) -> tuple[str, ...]:
         """Return the command of the launcher, or of a worker, which waits for its ranks."""

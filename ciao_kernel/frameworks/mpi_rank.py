@@ -8,11 +8,9 @@ job: Python would call ``MPI_Finalize`` at its end, which waits for ranks that w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ciao_kernel.frameworks import in_process
 
-_PROGRAM = (
+CALLER = in_process.Caller(
     """\
 import os, sys, types
 
@@ -87,15 +85,4 @@ run()
 check()
 """
 )
-"""Runs in the worker, whose image has no ciao."""
-
-
-def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the command of each rank.
-
-    Args:
-        python: The worker's interpreter.
-        program: The program: its path, or ``-m`` and its name.
-        arguments: The program's arguments.
-    """
-    return (python, "-u", "-c", _PROGRAM, *program, *arguments)
+"""The program of each rank."""

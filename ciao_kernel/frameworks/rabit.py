@@ -10,7 +10,6 @@ collective.py, since 2.1).
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from ciao_kernel.frameworks import in_process
 
@@ -18,7 +17,7 @@ _OPENS = frozenset({"CommunicatorContext", "RabitTracker"})
 _MANAGED = frozenset({"dask", "spark"})
 """Modules of xgboost that connect processes by themselves."""
 
-_PROGRAM = (
+CALLER = in_process.Caller(
     in_process.LEAVE
     + """
 import socket, time, types, warnings
@@ -71,20 +70,10 @@ if tracker:
         pass
 """
 )
-"""Runs in the replica, whose image has no ciao. After a failure nothing waits for the others, and
-Python does not take XGBoost apart: with a communicator that is open, that ends in a segmentation
-fault."""
+"""The program of each replica; it reads MASTER_*, RANK and WORLD_SIZE.
 
-
-def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the command of each replica; it reads MASTER_*, RANK and WORLD_SIZE.
-
-    Args:
-        python: The replica's interpreter.
-        program: The program that runs inside the communicator: a path, or ``-m`` and a module.
-        arguments: The program's arguments.
-    """
-    return (python, "-u", "-c", _PROGRAM, *program, *arguments)
+After a failure nothing waits for the others, and Python does not take XGBoost apart: with a
+communicator that is open, that ends in a segmentation fault."""
 
 
 def connects_itself(code: bytes) -> bool:

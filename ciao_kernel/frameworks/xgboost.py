@@ -58,7 +58,7 @@ class XGBoost:
             rabit.connects_itself(text) for text in texts if text is not None
         ):
             return python_command(spec, artifact)
-        return rabit.command(artifact.python, artifact.program_words, spec.args)
+        return rabit.CALLER.command(artifact.python, artifact.program_words, spec.args)
 
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]

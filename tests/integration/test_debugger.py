@@ -157,7 +157,9 @@ def test_a_forked_process_stops_at_a_breakpoint_of_its_parent(programs: Any) -> 
     assert out == "child 7\n", err
 
 
-@pytest.mark.parametrize("call", [jax_rank.command, mpi_rank.command], ids=["jax", "mpi"])
+@pytest.mark.parametrize(
+    "call", [jax_rank.CALLER.command, mpi_rank.CALLER.command], ids=["jax", "mpi"]
+)
 def test_a_prompt_shows_the_program_without_its_call(call: Call, programs: Any) -> None:
     program = programs("def work():\n    breakpoint()\n    return 1\nwork()\n", call=call)
     program.marker()

@@ -139,7 +139,7 @@ def test_a_process_answers_from_where_it_stands(
 
 
 def test_a_stack_shows_the_program_without_its_call(programs: Programs) -> None:
-    _, *options, _ = jax_rank.command(PYTHON, ("program.py",))
+    _, *options, _ = jax_rank.CALLER.command(PYTHON, ("program.py",))
     programs.start(
         "import time\ndef work():\n    time.sleep(1000)\nprint('begins')\nwork()\n", *options
     )

@@ -134,7 +134,7 @@ def run(
     for file, text in {"../__init__.py": "", "__init__.py": "", "distributed.py": FAKE}.items():
         (source / file).write_text(text)
     (folder / "cell.py").write_text(cell.replace("CLIENT", client).replace("END", end))
-    command = jax_rank.command(sys.executable, words or (str(folder / "cell.py"),))
+    command = jax_rank.CALLER.command(sys.executable, words or (str(folder / "cell.py"),))
     env = {**os.environ, "PYTHONPATH": ""}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 

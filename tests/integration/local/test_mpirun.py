@@ -180,7 +180,7 @@ def test_a_stopped_worker_waits_for_its_ranks(tmp_path: Path) -> None:
 
 def test_a_line_is_one_write(tmp_path: Path) -> None:
     (tmp_path / "cell.py").write_text("import sys\nprint('a', 1)\nprint('b', 2, file=sys.stderr)\n")
-    command = mpi_rank.command(sys.executable, [str(tmp_path / "cell.py")])
+    command = mpi_rank.CALLER.command(sys.executable, [str(tmp_path / "cell.py")])
     # Each write to a socket of datagrams is one datagram.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
@@ -196,7 +196,7 @@ def rank(
         name = part.__name__.rpartition(".")[2]
         shutil.copy(part.__file__, site / f"ciao_{name}.py")
     return subprocess.run(
-        mpi_rank.command(sys.executable, [str(folder / "cell.py")]),
+        mpi_rank.CALLER.command(sys.executable, [str(folder / "cell.py")]),
         env={**os.environ, "CIAO_SITE": str(site), **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
