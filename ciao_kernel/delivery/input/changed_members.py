@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import symtable
-from abc import ABCMeta
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Generic
+from typing import Any
+
+from ciao_kernel.delivery.input.class_text import ClassText
 
 NOTEBOOK = "__main__"
 """The module of what the notebook defines."""
@@ -37,23 +37,17 @@ class Changes:
     """Constants, lists and dicts: these may be the state of a program."""
 
 
-def changed_members(kind: type, text: str) -> Changes:
-    """Return the members of a class that its text does not tell.
-
-    Args:
-        kind: The class.
-        text: Its definition.
-    """
-    node = ast.parse(text).body[0]
-    assert isinstance(node, ast.ClassDef)
-    if node.decorator_list or any(one.__module__ == NOTEBOOK for one in _hooks(kind)):
+def changed_members(definition: ClassText) -> Changes:
+    """Return the members of a class that its text does not tell."""
+    kind, last = definition.kind, definition.last_statements
+    if definition.node.decorator_list or any(
+        one.__module__ == NOTEBOOK for one in definition.hooks
+    ):
         return Changes()  # the notebook's own code may change it there as it did here
-    is_plain = is_as_written(kind, node)
-    bound, last = bound_names(text, kind.__name__), last_statements(node)
-    own_state = assigned_attributes(node)
+    is_plain = definition.is_as_written
     code, values = list[str](), list[str]()
     for name, member in vars(kind).items():
-        if name in own_state or (name in bound and name not in last):
+        if name in definition.own_state or (name in definition.bound and name not in last):
             continue
         if name in last:
             is_code = _is_changed(kind, name, member, last[name], is_plain=is_plain)
@@ -69,23 +63,6 @@ def changed_members(kind: type, text: str) -> Changes:
     public = [name for name, one in last.items() if isinstance(one, _DEFS) and name[:2] != "__"]
     code += [name for name in public if is_plain and name not in vars(kind)]
     return Changes(tuple(code), tuple(values))
-
-
-def is_as_written(kind: type, node: ast.ClassDef) -> bool:
-    """Return whether nothing but the statements of a class makes its members.
-
-    Args:
-        kind: The class.
-        node: Its definition.
-    """
-    return not (node.decorator_list or _hooks(kind) or hasattr(kind, "_fields"))  # a NamedTuple
-
-
-def _hooks(kind: type) -> list[type]:
-    """Return the bases and the metaclass that run code when a class is defined."""
-    above = [base for base in kind.__mro__[1:] if "__init_subclass__" in vars(base)]
-    above = [base for base in above if base not in (object, Generic)]
-    return [*above, *([] if type(kind) in (type, ABCMeta) else [type(kind)])]
 
 
 def _is_changed(
@@ -153,47 +130,3 @@ def _is_foreign(kind: type, member: Any) -> bool:
         and member.__module__ == NOTEBOOK
         and not member.__qualname__.startswith(f"{kind.__qualname__}.")
     )
-
-
-def bound_names(text: str, name: str) -> set[str]:
-    """Return the names that the body of a class binds, as the class has them.
-
-    Args:
-        text: The definition of the class.
-        name: Its name.
-    """
-    tables = [symtable.symtable(text, "<definition>", "exec")]
-    while tables:  # type parameters have a table above that of the class
-        table = tables.pop(0)
-        if table.get_type() == "class" and table.get_name() == name:
-            return {one.get_name() for one in table.get_symbols() if one.is_local()}
-        tables += table.get_children()
-    return set()
-
-
-def last_statements(node: ast.ClassDef) -> dict[str, ast.stmt | ast.expr]:
-    """Return the methods and the values of a class by their names, if that is simple to tell."""
-    found: dict[str, ast.stmt | ast.expr] = {}
-    for one in node.body:
-        match one:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found[name] = one
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found[name] = value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                found[name] = value
-            case _:
-                for inner in ast.walk(one):
-                    found.pop(getattr(inner, "id", None) or getattr(inner, "name", None) or "", "")
-    return found
-
-
-def assigned_attributes(node: ast.ClassDef) -> set[str]:
-    """Return the attributes that a class gives to something else than ``self``: its own state."""
-    return {
-        one.attr
-        for one in ast.walk(node)
-        if isinstance(one, ast.Attribute)
-        and not isinstance(one.ctx, ast.Load)
-        and not (isinstance(one.value, ast.Name) and one.value.id == "self")
-    }

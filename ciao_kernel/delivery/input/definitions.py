@@ -19,6 +19,7 @@ from typing import Any
 from ciao_kernel.delivery.input import definition_names
 from ciao_kernel.delivery.input.changed_members import NOTEBOOK
 from ciao_kernel.delivery.input.code_objects import unwrapped
+from ciao_kernel.delivery.input.notebook_cells import NotebookCells
 from ciao_kernel.delivery.input.source_texts import refused, source
 
 _IPYTHON_NAMES = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
@@ -55,11 +56,11 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
         SpecError: Code has no source here, was changed after its definition, or depends on the
             variables of another function.
     """
-    found = _Collection(variables)
+    found = _Collection(NotebookCells(variables))
     for name in names:
         found.add(name)
     code = "\n\n".join(["\n".join(found.imports()), *found.definitions()]).strip() + "\n"
-    future = any(_has_future(variables[name], one.text) for name, one in found.parts.items())
+    future = any(one.future for one in found.parts.values())
     return Definitions(code, found.values, future)
 
 
@@ -71,11 +72,13 @@ class _Part:
         text: The text.
         first: Names that it needs when it is defined, such as the bases of a class.
         later: Names that it needs when it is called.
+        future: Whether it was compiled with ``from __future__ import annotations``.
     """
 
     text: str
     first: frozenset[str]
     later: frozenset[str]
+    future: bool = False
 
 
 @dataclass(slots=True)
@@ -83,15 +86,20 @@ class _Collection:
     """What functions and classes need, directly or through others.
 
     Args:
-        variables: The variables of the notebook.
+        cells: The cells of the notebook.
     """
 
-    variables: Mapping[str, Any]
+    cells: NotebookCells
     parts: dict[str, _Part] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     """Lines that import an object, by its name."""
     values: dict[str, str] = field(default_factory=dict)
     """Variables, each with the name in ``%input`` that needs it."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The variables of the notebook."""
+        return self.cells.variables
 
     def add(self, requested: str) -> None:
         """Find what a name needs."""
@@ -113,12 +121,12 @@ class _Collection:
         own = value.__name__
         if own != name and self.variables.get(own) is value:
             return _Part(f"{name} = {own}\n", frozenset({own}), frozenset())
-        text = source(name, value, requested, self.variables)
+        text = source(name, value, requested, self.cells)
         try:
             used = definition_names.used(text)
-            evaluated = not _has_future(value, text)
-            first = definition_names.at_definition(text, annotations=evaluated)
-            certain = definition_names.certain_at_definition(text, annotations=evaluated)
+            future = _has_future(value, text)
+            first = definition_names.at_definition(text, annotations=not future)
+            certain = definition_names.certain_at_definition(text, annotations=not future)
             builds_on_itself = own in definition_names.at_definition(text, annotations=False)
         except SyntaxError:
             why = f"the source of {name} cannot be told from the lines around it."
@@ -137,7 +145,7 @@ class _Collection:
             for one in used
             if one in self.variables and not _is_builtin(one, self.variables[one])
         }
-        return _Part(text, frozenset(known & first - {own}), frozenset(known - first))
+        return _Part(text, frozenset(known & first - {own}), frozenset(known - first), future)
 
     def _is_known(self, name: str) -> bool:
         return name in self.variables or hasattr(builtins, name) or name in _IPYTHON_NAMES

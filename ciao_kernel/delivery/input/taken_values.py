@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import ast
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING
 from types import CodeType, FunctionType
 from typing import Any
 
-from ciao_kernel.delivery.input.changed_members import (
-    HOLDERS,
-    assigned_attributes,
-    bound_names,
-    constant,
-    is_as_written,
-    last_statements,
-)
+from ciao_kernel.delivery.input.changed_members import HOLDERS, constant
+from ciao_kernel.delivery.input.class_text import ClassText
 from ciao_kernel.delivery.input.code_objects import is_equal, unwrapped
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,28 +23,21 @@ _PLAIN = (numbers.Number, str, bytes, bytearray, tuple, list, dict, set, frozens
 """Types of values that ``==`` tells apart."""
 
 
-def changed_default(text: str, value: Any, variables: Mapping[str, Any]) -> str:
-    """Return a sentence about a default that a definition would not have again; "" without one.
+def changed_method_default(definition: ClassText, variables: Mapping[str, Any]) -> str:
+    """Return a sentence about a default that a method would not have again; "" without one.
 
     Args:
-        text: The definition of the function or the class.
-        value: The function or the class.
+        definition: The class.
         variables: The variables of the notebook.
     """
-    node = ast.parse(text).body[0]
-    functions: list[tuple[Any, _Definition]] = []
-    hidden = set[str]()
-    if isinstance(node, ast.ClassDef):
-        hidden = bound_names(text, value.__name__)  # its own names come before the notebook's
-        for name, one in last_statements(node).items():
-            if isinstance(one, _Definition) and name in vars(value):
-                functions.append((_held(vars(value)[name], one), one))
-    elif isinstance(node, _Definition):
-        functions.append((value, node))
-    found = (
-        _changed_default(unwrapped(function), one, variables, hidden) for function, one in functions
-    )
-    return next(filter(None, found), "")
+    members = vars(definition.kind)
+    for name, node in definition.last_statements.items():
+        if isinstance(node, _Definition) and name in members:
+            function = _held(members[name], node)
+            # The names of a class come before those of the notebook.
+            if found := changed_default(function, node, variables, definition.bound):
+                return found
+    return ""
 
 
 def _held(member: Any, node: _Definition) -> Any:
@@ -66,9 +53,21 @@ def _held(member: Any, node: _Definition) -> Any:
     return member
 
 
-def _changed_default(
-    function: Any, node: _Definition, variables: Mapping[str, Any], hidden: set[str]
+def changed_default(
+    value: Any,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    variables: Mapping[str, Any],
+    hidden: Collection[str] = (),
 ) -> str:
+    """Return a sentence about a default that a function would not have again; "" without one.
+
+    Args:
+        value: The function, or what its decorators have made of it.
+        node: Its definition.
+        variables: The variables of the notebook.
+        hidden: Names of variables that the definition does not see.
+    """
+    function = unwrapped(value)
     if not isinstance(function, FunctionType) or function.__code__.co_name != node.name:
         return ""  # something else took its name
     name, given = function.__qualname__, node.args
@@ -97,63 +96,53 @@ def _changed_default(
     return ""
 
 
-def other_fields(kind: type, text: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def other_fields(definition: ClassText, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fields of a dataclass or a named tuple whose default is not a variable any more.
 
     Args:
-        kind: The class.
-        text: Its definition.
+        definition: The class.
         variables: The variables of the notebook.
 
     Yields:
         The name of the field, and that of the variable.
     """
-    own = vars(kind)
+    own = vars(definition.kind)
     defaults = dict(own.get("_field_defaults", {}))
     fields = own.get("__dataclass_fields__", {})
     defaults |= {name: one.default for name, one in fields.items() if one.default is not MISSING}
-    for name, variable in _named(kind, text, variables):
+    for name, variable in _named(definition, variables):
         if name in defaults and is_other(defaults[name], variables[variable]):
             yield name, variable
 
 
 def other_constants(
-    kind: type, text: str, variables: Mapping[str, Any]
+    definition: ClassText, variables: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the members of a class that are not the variable any more that its text gives them.
 
     They may be the state of a program, which code has changed.
 
     Args:
-        kind: The class.
-        text: Its definition.
+        definition: The class.
         variables: The variables of the notebook.
 
     Yields:
         The name of the member, and that of the variable.
     """
-    node = _class(text)
-    if not is_as_written(kind, node):
+    if not definition.is_as_written:
         return
-    own_state = assigned_attributes(node)
-    for name, variable in _named(kind, text, variables):
-        found = name in vars(kind) and name not in own_state
-        if found and is_other(vars(kind)[name], variables[variable]):
+    own = vars(definition.kind)
+    for name, variable in _named(definition, variables):
+        found = name in own and name not in definition.own_state
+        if found and is_other(own[name], variables[variable]):
             yield name, variable
 
 
-def _named(kind: type, text: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _named(definition: ClassText, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the members of a class that its text makes of a variable alone, and that variable."""
-    hidden = bound_names(text, kind.__name__)
-    for name, one in last_statements(_class(text)).items():
-        if isinstance(one, ast.Name) and one.id in variables and one.id not in hidden:
+    for name, one in definition.last_statements.items():
+        if isinstance(one, ast.Name) and one.id in variables and one.id not in definition.bound:
             yield name, one.id
-
-
-def _class(text: str) -> ast.ClassDef:
-    node = ast.parse(text).body[0]
-    assert isinstance(node, ast.ClassDef)
-    return node
 
 
 def is_other(then: Any, now: Any) -> bool:
