@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ciao_kernel.builders.layers import WORKDIR as WORKDIR
@@ -50,8 +49,7 @@ class SharedBuildState:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        named = settings.registry_authority
-        self.authority = Path(named).expanduser() if named else None
+        self.authority = settings.authority_file
         self.appender = Appender(_registry)
         self._accounts: dict[tuple[str, str], Accounts] = {}
         """Credentials by namespace and Secret."""

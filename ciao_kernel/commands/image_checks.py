@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 
 from ciao_kernel.background import in_thread
 from ciao_kernel.commands.finding import Finding
@@ -64,7 +63,7 @@ def _exists(image: str, settings: Settings) -> bool:
     """Ask the image's registry for the manifest.
 
     Raises:
-        UsageError: The image's name is not valid.
+        UsageError: The image's name or the path of the authority is not valid.
         RegistryFault: The registry does not answer, or refuses.
     """
     from ciao_kernel.oci.image import ACCEPT
@@ -72,10 +71,7 @@ def _exists(image: str, settings: Settings) -> bool:
     from ciao_kernel.oci.registries import Registries
     from ciao_kernel.oci.repository import Repository, scope
 
-    authority = settings.registry_authority
-    registries = Registries(
-        settings.plain_registries, Path(authority).expanduser() if authority else None
-    )
+    registries = Registries(settings.plain_registries, settings.authority_file)
     try:
         reference = parse(image)
         scopes = (scope(reference.repository, "pull"),)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ciao_kernel.config.setting_types import Words
+from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.magics.directives.volumes import Volumes
 from ciao_kernel.magics.shell_words import quote, words
 from ciao_kernel.model import Volume
+from ciao_kernel.user_path import expanded
 
 _NEXT_PAIR = re.compile(",[^,]*=[/~]")
 """A comma and the next pair, where pairs are separated by spaces."""
@@ -26,8 +28,8 @@ class Folder:
     def parse(self, text: str) -> Path:
         """Return the absolute path."""
         try:
-            path = Path(text.strip()).expanduser()
-        except RuntimeError:
+            path = expanded(text.strip())
+        except UsageError:
             raise ValueError(f"{self.expected} (no user has that name)") from None
         if not text.strip() or not text.isprintable():
             raise ValueError(self.expected)

@@ -41,6 +41,7 @@ from ciao_kernel.magics.spelling import key
 from ciao_kernel.magics.value_types import Kind
 from ciao_kernel.model import ApiName, CleanPolicy, Volume
 from ciao_kernel.redaction import mask
+from ciao_kernel.user_path import expanded
 
 KANIKO = "ghcr.io/osscontainertools/kaniko:v1.28.3"
 """The executor of the maintained fork (https://github.com/osscontainertools/kaniko: README.md names
@@ -301,6 +302,15 @@ class Settings:
     def own_folder(self) -> OwnFolder:
         """The same, with the reason if it is not :attr:`storage` itself."""
         return own_folder(self.storage, private=self.storage == _state_home())
+
+    @property
+    def authority_file(self) -> Path | None:
+        """The file of :attr:`registry_authority`; None without one.
+
+        Raises:
+            UsageError: It begins with ``~``, and there is no such home folder.
+        """
+        return expanded(self.registry_authority) if self.registry_authority else None
 
     def grace(self, own: float | None) -> float:
         """Return the seconds from SIGTERM to SIGKILL for a job.

@@ -16,6 +16,7 @@ from ciao_kernel.magics.directives.surviving import CheckpointPlace
 from ciao_kernel.model import Checkpoint, JobSpec, Volume, VolumeKind
 from ciao_kernel.model.volume import CHECKPOINT, overlap
 from ciao_kernel.plugins import Plan
+from ciao_kernel.user_path import expanded
 
 WHERE = CHECKPOINT
 """The folder's path, relative to the program's folder."""
@@ -80,6 +81,7 @@ def on_this_machine(spec: JobSpec, settings: Settings, job: str) -> Path | None:
 
     Raises:
         SpecError: The claim has no folder on this machine.
+        UsageError: It is in a home folder that does not exist.
     """
     if spec.checkpoint is None:
         return None
@@ -88,7 +90,7 @@ def on_this_machine(spec: JobSpec, settings: Settings, job: str) -> Path | None:
         if not settings.checkpoint:
             return settings.own_storage / "checkpoints" / (spec.name or job)
         if is_folder(settings.checkpoint):
-            return Path(settings.checkpoint).expanduser() / (spec.name or job)
+            return expanded(settings.checkpoint) / (spec.name or job)
         place = CheckpointPlace().parse(settings.checkpoint)
     if place.claim not in settings.volumes:
         own = bool(spec.checkpoint.claim)
@@ -99,7 +101,7 @@ def on_this_machine(spec: JobSpec, settings: Settings, job: str) -> Path | None:
             f"the claim {place.claim} {of} has no folder on this machine.",
             f"Name one: `%ciao config volumes={place.claim}=/some/folder`{other}.",
         )
-    folder = Path(settings.volumes[place.claim]).expanduser()
+    folder = expanded(settings.volumes[place.claim])
     if not folder.is_dir():
         raise _refused(
             f"the folder of the claim {place.claim} does not exist on this machine: {folder}.",

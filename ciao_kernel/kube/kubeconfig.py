@@ -13,6 +13,7 @@ from typing import Any
 
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.home_folder import home
+from ciao_kernel.user_path import expanded
 
 _LISTS = ("clusters", "contexts", "users")
 _NOTHING = ("", os.devnull)
@@ -75,15 +76,22 @@ def files(environment: Mapping[str, str] | None = None) -> list[Path]:
     """Return the existing kubeconfig files: those of ``KUBECONFIG``, in order, or ~/.kube/config.
 
     The default file is used only if ``KUBECONFIG`` names no file.
+
+    Raises:
+        UsageError: It names a home folder that does not exist.
     """
     found = named(environment) or [home() / ".kube" / "config"]
     return [path for path in found if is_file(path)]
 
 
 def named(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the files that ``KUBECONFIG`` names, even missing ones; /dev/null means no file."""
+    """Return the files that ``KUBECONFIG`` names, even missing ones; /dev/null means no file.
+
+    Raises:
+        UsageError: It names a home folder that does not exist.
+    """
     value = (os.environ if environment is None else environment).get("KUBECONFIG", "")
-    return [Path(text).expanduser() for text in value.split(os.pathsep) if text not in _NOTHING]
+    return [expanded(text) for text in value.split(os.pathsep) if text not in _NOTHING]
 
 
 def is_file(path: Path) -> bool:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.errors import UsageError
+import ciao_kernel
+from ciao_kernel.backends.local import interpreter
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import EnvironmentFault, UsageError
+from ciao_kernel.kube import kubeconfig
+from ciao_kernel.magics.help.path_completion import paths
 from ciao_kernel.user_path import expanded
 
 
@@ -33,3 +38,28 @@ def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pwd, "getpwuid", no_entry)
     with pytest.raises(UsageError, match="this user has no home folder"):
         expanded("~/x")
+
+
+def test_one_function_alone_knows_the_sign() -> None:
+    files = Path(ciao_kernel.__file__).parent.rglob("*.py")
+    assert [one.name for one in files if "expanduser" in one.read_text()] == ["user_path.py"]
+
+
+def test_settings_and_variables_name_a_user_that_is_missing() -> None:
+    settings = Settings(registry_authority="~nosuch1/ca.pem")
+    with pytest.raises(UsageError, match="no user has the name nosuch1"):
+        _ = settings.authority_file
+    with pytest.raises(UsageError, match="no user has the name nosuch1"):
+        kubeconfig.named({"KUBECONFIG": "~nosuch1/config"})
+
+
+def test_an_interpreter_of_a_missing_user_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match=r"~nosuch1/python: there is no such home folder\."):
+        interpreter.find("~nosuch1/python", tmp_path)
+
+
+def test_a_folder_may_begin_with_the_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "~kept").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Settings().with_values({"storage": "./~kept"}, "x").storage == tmp_path / "~kept"
+    assert paths("./~kept/../~k", tmp_path) == ["./~kept/../~kept/"]

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import EnvironmentFault
+from ciao_kernel.errors import EnvironmentFault, UsageError
+from ciao_kernel.user_path import expanded
 from ciao_kernel.visible_text import short
 
 _TIMEOUT = 60.0
@@ -52,6 +53,8 @@ def find(asked: str, folder: Path, hint: str = _DIRECTIVE) -> str:
     why = ""
     try:
         found = _found(asked, folder)
+    except UsageError:
+        found, why = None, ": there is no such home folder"
     except OSError as error:  # such as a name that is too long, or a closed folder
         found, why = None, f": {error.strerror}"
     except ValueError:  # a null byte, or what is not Unicode
@@ -70,7 +73,7 @@ def _found(asked: str, folder: Path) -> str | None:
         found = shutil.which(asked)
     if found is None:
         # Not resolve(): the path of the link, not its target, identifies a virtual environment.
-        path = Path(os.path.normpath(folder / os.path.expanduser(asked)))  # noqa: PTH111
+        path = Path(os.path.normpath(folder / expanded(asked)))
         if path.is_dir():
             path = path / "bin" / "python"
         found = str(path) if path.is_file() and os.access(path, os.X_OK) else None

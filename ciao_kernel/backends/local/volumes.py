@@ -15,6 +15,7 @@ from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, State
 from ciao_kernel.model.volume import Volume, VolumeKind, overlap
 from ciao_kernel.plugins import Plan
+from ciao_kernel.user_path import expanded
 
 _ENDING = (State.STOPPED, State.FAILED)
 
@@ -71,6 +72,7 @@ def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
 
     Raises:
         SpecError: The setting names none, or it does not exist.
+        UsageError: It is in a home folder that does not exist.
     """
     if one.kind in (VolumeKind.TMP, VolumeKind.MEMORY):
         return None
@@ -82,7 +84,7 @@ def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
             f"the volume {one} has no folder on this machine.",
             f"Name one: `%ciao config volumes={name}=/some/folder`.",
         )
-    found = Path(folders[name]).expanduser()
+    found = expanded(folders[name])
     if one.kind is VolumeKind.CLAIM:
         found /= one.path
     hint = "Create it, or correct the setting volumes: `%ciao config volumes`."

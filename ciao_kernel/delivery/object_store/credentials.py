@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ciao_kernel.errors import BackendError
 from ciao_kernel.home_folder import home
+from ciao_kernel.user_path import expanded
 
 _REGION = "us-east-1"
 
@@ -35,6 +36,7 @@ def find(environment: Mapping[str, str]) -> Credentials:
 
     Raises:
         BackendError: There are none, or a file is broken.
+        UsageError: A file is in a home folder that does not exist.
     """
     profile = environment.get("AWS_PROFILE") or "default"
     folder = home(environment) / ".aws"
@@ -44,7 +46,7 @@ def find(environment: Mapping[str, str]) -> Credentials:
     }
     told: dict[str, str] = {}
     for name, (path, section) in files.items():
-        told = {**_read(Path(environment.get(name) or path).expanduser(), section), **told}
+        told = {**_read(expanded(environment.get(name) or str(path)), section), **told}
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     region = region or told.get("region") or _REGION
     if environment.get("AWS_ACCESS_KEY_ID"):

@@ -12,6 +12,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ciao_kernel.delivery.packages import pip_settings
+from ciao_kernel.errors import UsageError
+from ciao_kernel.user_path import expanded
 
 _HASTE = ("CACHE_DIR", "NO_CACHE_DIR", "RETRIES", "TIMEOUT", "DEFAULT_TIMEOUT", "NO_COLOR")
 """Settings that do not change the result."""
@@ -67,8 +69,8 @@ def _archives(place: str, deep: bool) -> Iterator[tuple[str, int, int]]:
         place = unquote(urlsplit(place).path)
     if not place or "://" in place:
         return
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or not a path
-        root = Path("/", Path(place).expanduser())  # pip runs there
+    with contextlib.suppress(OSError, UsageError, ValueError):  # no home, or not a path
+        root = Path("/", expanded(place))  # pip runs there
         for path in [root] if root.is_file() else root.iterdir():
             if path == root or (_ARCHIVE.search(path.name) and path.is_file()):
                 status = path.stat()

@@ -7,8 +7,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+
+from ciao_kernel.errors import UsageError
+from ciao_kernel.user_path import expanded
 
 # User settings that would change pip's target or its output.
 _DROPPED = ("TARGET", "PREFIX", "ROOT", "PYTHON", "DRY_RUN", "REPORT", "QUIET", "VERBOSE", "LOG")
@@ -90,8 +92,8 @@ def texts() -> Iterator[str]:
         files += [f"{os.environ.get('XDG_CONFIG_HOME') or '~/.config'}/pip/pip.conf"]
     files += [f"{one}/pip.conf" for one in (sys.base_prefix, sys.prefix)]
     for file in (*files, own):
-        with contextlib.suppress(OSError, RuntimeError):
-            yield Path(file).expanduser().read_text(errors="replace") if file else ""
+        with contextlib.suppress(OSError, UsageError):
+            yield expanded(file).read_text(errors="replace") if file else ""
 
 
 def read(text: str) -> dict[str, dict[str, str]]:

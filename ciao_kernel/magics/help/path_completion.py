@@ -9,6 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ciao_kernel.errors import UsageError
+from ciao_kernel.user_path import expanded
+
 _MOST_ENTRIES = 20_000
 """Entries of a folder to read at most; Tab must not hang in a folder with a million files."""
 MOST_MATCHES = 500
@@ -41,7 +44,7 @@ def paths(typed: str, folder: Path, secret: Secret | None = None) -> list[str]:
     shown = typed[: len(typed) - len(prefix)]
     found = []
     try:
-        place = Path(folder, Path(shown).expanduser())
+        place = Path(folder, expanded(shown))
         with os.scandir(place) as entries:
             for entry in itertools.islice(entries, _MOST_ENTRIES):
                 name = entry.name
@@ -55,7 +58,7 @@ def paths(typed: str, folder: Path, secret: Secret | None = None) -> list[str]:
                 # A leading "~" or "!" has a special meaning.
                 sign = secret and not shown and name.startswith(("~", "!"))
                 found.append(("./" if sign else shown) + name + end)
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError, UsageError):
         # Missing or unreadable folder, half a character, or no home folder.
         return []
     return sorted(found)[:MOST_MATCHES]

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from ciao_kernel.backends.kubernetes.cluster.build_pods import KubernetesBuildCluster
 from ciao_kernel.backends.kubernetes.cluster.target import Target
@@ -134,9 +134,9 @@ def push(spec: JobSpec, settings: Settings, *, real: bool) -> Push:
 
 
 def _authority(settings: Settings) -> str:
-    if not settings.registry_authority:
+    path = settings.authority_file
+    if path is None:
         return ""
-    path = Path(settings.registry_authority).expanduser()
     hint = "`%ciao config registryAuthority=FILE` names a file of certificates (PEM)."
     try:
         text = path.read_text(encoding="ascii")
@@ -160,8 +160,7 @@ class Repositories:
     def __init__(self, where: Place, target: Target, settings: Settings) -> None:
         self.image = where.repository
         self._settings = settings
-        named = settings.registry_authority
-        self._file = Path(named).expanduser() if named else None
+        self._file = settings.authority_file
         shared = Accounts(settings.plain_registries, self._file, where.secret)
         self._account = Account(shared, KubernetesBuildCluster(target, settings))
 
