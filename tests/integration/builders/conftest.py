@@ -1,4 +1,4 @@
-"""An index of packages, and a machine whose own settings of pip do not count."""
+"""An index of packages, registries, and a machine whose own settings of pip do not count."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.packages import Index, serving
+from tests.integration.oci.conftest import serve as serve
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from ciao_kernel.errors import ClusterFault, RegistryFault
 from ciao_kernel.model import Artifact, BuildSpec, JobSpec, Manifest, Source, SourceFile
 from ciao_kernel.plugins import Build, Emit, PodResult
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import PASSWORD, USER, FakeRegistry, push_base
 
 Serve = Callable[..., FakeRegistry]

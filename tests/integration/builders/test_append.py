@@ -39,7 +39,6 @@ from ciao_kernel.plugins import Build, Builder
 from tests.helpers.jobs import interrupted, wait
 from tests.helpers.packages import Index
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import MANIFEST, FakeRegistry, Handler, push_base
 from tests.integration.oci.test_contents import layer, push
 

@@ -16,7 +16,6 @@ from ciao_kernel.errors import RegistryFault
 from ciao_kernel.plugins import Builder
 from tests.integration.builders.test_kaniko import Kernel
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import FakeRegistry, push_base
 from tests.integration.oci.test_contents import layer, push
 

@@ -20,7 +20,6 @@ from tests.helpers.packages import Index
 from tests.integration.builders.test_kaniko import Kernel
 from tests.integration.builders.test_kaniko import kernel as kernel
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import push_base
 
 

@@ -35,7 +35,6 @@ from ciao_kernel.model import SourceFile as Program
 from ciao_kernel.plugins import Build, Builder, Emit, PodResult
 from tests.helpers.packages import Index
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import PASSWORD, USER, FakeRegistry, push_base
 from tests.integration.oci.test_contents import layer, push
 

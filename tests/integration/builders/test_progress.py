@@ -18,7 +18,6 @@ from tests.helpers.packages import Index
 from tests.integration.builders.test_append import Kernel, Serve
 from tests.integration.builders.test_kaniko import Kernel as KanikoKernel
 from tests.integration.builders.test_kaniko import Pods
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import FakeRegistry, Handler, push_base
 from tests.integration.oci.test_contents import layer, push
 

@@ -20,7 +20,6 @@ from ciao_kernel.oci import registry
 from tests.helpers.jobs import wait
 from tests.helpers.packages import Index
 from tests.integration.builders.test_append import Kernel, Serve
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import FakeRegistry, Handler, push_base
 from tests.integration.oci.test_contents import layer, push
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from ciao_kernel.builders.append import AppendBuilder
 from ciao_kernel.errors import CiaoError, SourceError
 from tests.integration.builders.test_kaniko import Kernel
 from tests.integration.oci.conftest import impatient as impatient
-from tests.integration.oci.conftest import serve as serve
 from tests.integration.oci.fake_registry import FakeRegistry
 from tests.integration.oci.test_contents import push
 
@@ -83,7 +81,6 @@ def test_a_pod_takes_packages_from_the_index_that_the_image_has_too(
     fake = serve(auth="")
     push(fake, ZSTD, "PIP_INDEX_URL=https://pypi.corp/simple/")
     kernel = Kernel(fake, tmp_path)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "https://jane:hunter2@pypi.corp/simple")
 
     kernel.run(kind=AppendBuilder, packages=("app",))
@@ -96,7 +93,6 @@ def test_a_pod_that_a_directive_needs_is_named_with_the_index_it_lacks(
     fake = serve(auth="")
     push(fake, NO_PYTHON, "PIP_EXTRA_INDEX_URL=https://extra.corp/simple")
     kernel = Kernel(fake, tmp_path)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "https://jane:hunter2@pypi.corp/simple")
 
     def said(*apt: str, **more: Any) -> list[str]:
