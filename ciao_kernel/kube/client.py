@@ -19,7 +19,8 @@ from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.connections import Connections
-from ciao_kernel.kube.responses import Object as Object
+from ciao_kernel.kube.object_shape import Object as Object
+from ciao_kernel.kube.object_shape import part
 from ciao_kernel.kube.responses import refused as refused
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.kube.transport import ANSWER, CONNECT, Transport
@@ -182,7 +183,7 @@ class Client:
             if there is None:
                 raise
             found = there
-        if not dry_run and not responses.part(found, "metadata").get("uid"):
+        if not dry_run and not part(found, "metadata").get("uid"):
             raise ClusterFault(
                 f"{path} answered with an object that has no uid.", responses.PROXY_HINT
             )
@@ -195,7 +196,7 @@ class Client:
             found = await self.get(path) if annotations else {}
         except (Refused, ClusterFault):
             return None
-        found_annotations = responses.part(responses.part(found, "metadata"), "annotations")
+        found_annotations = part(part(found, "metadata"), "annotations")
         return found if annotations and annotations.items() <= found_annotations.items() else None
 
     async def post(self, path: str, body: Object) -> Object:

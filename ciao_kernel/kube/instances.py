@@ -6,10 +6,8 @@ A pod may come from any version of the server: a field of another type counts as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ciao_kernel.kube import responses
-from ciao_kernel.kube.client import Object
+from ciao_kernel.kube.object_shape import Object, objects, part
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +30,15 @@ class ContainerInstance:
 def seen(pod: Object, container: str) -> ContainerInstance | None:
     """Return the container's newest instance, or None if it was not started yet."""
     status = _status(pod, container)
-    state = responses.part(status, "state")
-    last = responses.part(responses.part(status, "lastState"), "terminated")
+    state = part(status, "state")
+    last = part(part(status, "lastState"), "terminated")
     before, count = str(last.get("containerID") or ""), status.get("restartCount")
     number = count if isinstance(count, int) else 0
     if "running" in state:
         # A pod that is over has no running container, despite its status: the node went away.
         found, ended = status.get("containerID"), _phase(pod) in _OVER
     elif "terminated" in state:
-        own = responses.part(state, "terminated").get("containerID")
+        own = part(state, "terminated").get("containerID")
         found, ended = own or status.get("containerID"), True
     else:  # the container waits for its next start; the log is still of the previous instance
         found, ended, before = before, True, ""
@@ -55,19 +53,19 @@ def over(pod: Object, container: str) -> bool:
     """Return whether the container cannot start again."""
     if _phase(pod) in _OVER:
         return True
-    spec = responses.part(pod, "spec")
-    state = responses.part(_status(pod, container), "state")
+    spec = part(pod, "spec")
+    state = part(_status(pod, container), "state")
     if "terminated" not in state:
         return False
-    if responses.part(pod, "metadata").get("deletionTimestamp"):
+    if part(pod, "metadata").get("deletionTimestamp"):
         return True
-    own = [one for one in _mappings(spec.get("containers")) if one.get("name") == container]
+    own = [one for one in objects(spec.get("containers")) if one.get("name") == container]
     # In newer clusters, a container may have its own restart rules.
     ruled = any("restartPolicy" in one or "restartPolicyRules" in one for one in own)
     if not own or ruled:
         return False
     # A pod with another container may stay alive after this end (an injected proxy).
-    succeeded = responses.part(state, "terminated").get("exitCode") == 0
+    succeeded = part(state, "terminated").get("exitCode") == 0
     policy = spec.get("restartPolicy")
     return policy == "Never" or (policy == "OnFailure" and succeeded)
 
@@ -76,17 +74,13 @@ _OVER = ("Succeeded", "Failed")
 
 
 def _phase(pod: Object) -> str:
-    return str(responses.part(pod, "status").get("phase") or "")
+    return str(part(pod, "status").get("phase") or "")
 
 
-def _status(pod: Object, container: str) -> dict[str, Any]:
-    status = responses.part(pod, "status")
+def _status(pod: Object, container: str) -> Object:
+    status = part(pod, "status")
     for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        for one in _mappings(status.get(kind)):
+        for one in objects(status.get(kind)):
             if one.get("name") == container:
                 return one
     return {}
-
-
-def _mappings(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -9,11 +9,12 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ciao_kernel import retry_after
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.object_shape import Object, normalize, objects
 from ciao_kernel.kube.webhooks import silent_webhook
 from ciao_kernel.redaction import origin
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
     import aiohttp
-
-Object = dict[str, Any]
-"""A Kubernetes object, as decoded from JSON."""
 
 _MOST = 256 * 1024 * 1024
 """Largest answer, in bytes, that is read as an object; ten thousand pods take less than half."""
@@ -115,38 +113,8 @@ def object_of(data: bytes, path: str) -> Object:
             PROXY_HINT,
         )
     if isinstance(found := value.get("items"), list):
-        value["items"] = [normalize(one) for one in found if isinstance(one, dict)]
+        value["items"] = [normalize(one) for one in objects(found)]
     return normalize(value)
-
-
-def normalize(item: Object) -> Object:
-    """Correct the shape of an object in place: metadata, labels, owner references, spec, status.
-
-    Readers of these fields then need no type checks. An object of a real API server stays
-    unchanged.
-    """
-    meta = item["metadata"] = part(item, "metadata")
-    for name in ("name", "namespace", "uid"):
-        if not isinstance(meta.get(name), str):
-            meta[name] = ""
-    for name in ("labels", "annotations"):
-        if name in meta:
-            found = part(meta, name)
-            meta[name] = {k: v for k, v in found.items() if isinstance(v, str)}
-    if "ownerReferences" in meta:
-        owners = meta["ownerReferences"]
-        owners = owners if isinstance(owners, list) else []
-        meta["ownerReferences"] = [one for one in owners if isinstance(one, dict)]
-    for name in ("spec", "status"):
-        if name in item:
-            item[name] = part(item, name)
-    return item
-
-
-def part(item: Object, name: str) -> Object:
-    """Return a field that should be an object; an empty object if it is anything else."""
-    found = item.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def refused(code: int, text: str | bytes, path: str) -> Refused:

@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.connections import Connections
-from ciao_kernel.kube.responses import Answer, Object
+from ciao_kernel.kube.object_shape import Object
+from ciao_kernel.kube.responses import Answer
 from ciao_kernel.kube.server_clock import ServerClock
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
+from ciao_kernel.kube.object_shape import normalize
 from ciao_kernel.kube.refused_credentials import RefusedCredentials
 from ciao_kernel.kube.server import Server
 
@@ -248,7 +249,7 @@ class WatchedList:
 def _shape(event: Any) -> tuple[str, Object]:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
         raise responses.InvalidResponse("a watch returned something that is not an event")
-    return str(event.get("type")), responses.normalize(event["object"])
+    return str(event.get("type")), normalize(event["object"])
 
 
 def _uid(item: Any) -> str:

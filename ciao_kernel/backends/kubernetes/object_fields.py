@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ciao_kernel.kube.object_shape import objects
 from ciao_kernel.model import Manifest
 
 
@@ -22,8 +23,7 @@ def get(item: Any, *path: str) -> Any:
 
 def many(item: Any, *path: str) -> list[Manifest]:
     """Return the objects of a list at a path; an empty list if there is none."""
-    found = get(item, *path)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return objects(get(item, *path))
 
 
 def mapping(item: Any) -> Manifest:

@@ -18,6 +18,7 @@ from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.identity import Identity
+from ciao_kernel.kube.object_shape import normalize
 from ciao_kernel.kube.server import Server
 
 pytestmark = pytest.mark.stands_for("oldest")
@@ -96,14 +97,14 @@ def test_an_object_as_it_should_be_stays_as_it_is() -> None:
 @pytest.mark.parametrize("value", [None, 7, "text", [], [None], True])
 def test_a_part_that_is_something_else_is_as_if_it_were_not_there(value: Any) -> None:
     meta = {"name": value, "labels": value, "annotations": {"a": value}, "ownerReferences": value}
-    found = responses.normalize({"metadata": meta, "spec": value, "status": value})
+    found = normalize({"metadata": meta, "spec": value, "status": value})
     said = value if isinstance(value, str) else ""
     assert found["metadata"]["name"] == said
     assert found["metadata"]["labels"] == {}
     assert found["metadata"]["annotations"] == ({"a": said} if said else {})
     assert found["metadata"]["ownerReferences"] == []
     assert (found["spec"], found["status"]) == ({}, {})
-    assert responses.normalize({"metadata": value})["metadata"]["uid"] == ""
+    assert normalize({"metadata": value})["metadata"]["uid"] == ""
 
 
 def test_a_list_drops_what_is_no_object() -> None:

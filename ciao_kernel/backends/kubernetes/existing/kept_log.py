@@ -16,24 +16,30 @@ _MOST_COMPARED = 1_000
 """Places of the node's log in the kept one that are compared byte by byte."""
 
 
-def complete(data: bytes, kept: bytes) -> bytes:
+def complete(data: bytes, kept: Path, size: int) -> bytes:
     """Return the log of a warm replica with the lines that the node has dropped.
 
     Args:
         data: The log from the cluster.
-        kept: The log that a follower saved on this machine, up to a moment before; it may lack
-            the newest lines.
+        kept: The log that a follower saved on this machine; it may lack the newest lines.
+        size: Its bytes before the log from the cluster was asked for.
     """
     from ciao_kernel.delivery.warm import marks  # late: other logs need nothing of it
 
-    if not kept or marks.is_whole(data):
+    if marks.is_whole(data):
         return data
-    begin = _overlap(data, kept)
-    return kept[:begin] + data  # without an overlap, lines between them are lost
+    with log.ignored(_log, "reading a saved log", OSError), kept.open("rb") as file:
+        saved = file.read(size)
+        # Without an overlap, lines between them are lost.
+        return saved[: _overlap(data, saved)] + data
+    return data
 
 
 def _overlap(data: bytes, kept: bytes) -> int:
     """Return where in a kept log its longest end starts that is the beginning of the node's log.
+
+    :func:`~.saved_log.beginning` finds only a place that is sure. But without its first lines, the
+    log of a warm replica does not tell its runs: here the longest overlap is likely enough.
 
     Args:
         data: The node's log.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 
-from ciao_kernel import log
 from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.existing import ended_log, kept_log
@@ -19,8 +17,6 @@ from ciao_kernel.magics.directives import warm
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
 from ciao_kernel.model.times import clock_time
-
-_log = logging.getLogger(__name__)
 
 _ERROR_TEXT = 200
 """Status of an answer that has an error text of the kubelet in place of lines."""
@@ -61,7 +57,7 @@ async def read(
         if answer and not data:  # an error text of the kubelet
             raise Refused(answer.decode(errors="replace").strip(), code=_ERROR_TEXT)
         if saved:
-            data = await asyncio.to_thread(_completed, data, kept, saved)
+            data = await asyncio.to_thread(kept_log.complete, data, kept, saved)
         elif not is_warm and _has_beginning(data, options):
             data = await asyncio.to_thread(kept_log.with_beginning, data, kept)
     except (Refused, ClusterFault) as error:
@@ -109,16 +105,6 @@ def _has_beginning(data: bytes, options: LogOptions) -> bool:
     if options.previous or options.timestamps or options.since:
         return False
     return options.tail is None or data.count(b"\n") < options.tail
-
-
-def _completed(data: bytes, kept: Path, size: int) -> bytes:
-    from ciao_kernel.delivery.warm import marks  # late: other logs need nothing of it
-
-    if marks.is_whole(data):
-        return data
-    with log.ignored(_log, "reading a saved log", OSError), kept.open("rb") as file:
-        return kept_log.complete(data, file.read(size))
-    return data
 
 
 async def _pod(client: Client, job: Job, replica: Replica) -> Manifest:

@@ -191,11 +191,12 @@ NEWER = b"".join(b"step %d\n" % number for number in range(10_000))
     ids=["a block", "two blocks", "the end of a block"],
 )
 def test_a_log_that_repeats_one_line_has_each_line_once(
-    before: bytes, overlap: bytes, newer: bytes
+    before: bytes, overlap: bytes, newer: bytes, tmp_path: Path
 ) -> None:
     """It was compared at 10,000 places, and then written behind the saved one as a whole."""
-    kept = READY + before + overlap
-    assert kept_log.complete(overlap + newer, kept) == kept + newer
+    saved, kept = tmp_path / "worker-0.log", READY + before + overlap
+    saved.write_bytes(kept)
+    assert kept_log.complete(overlap + newer, saved, len(kept)) == kept + newer
 
 
 LOST = b"unable to retrieve container logs for containerd://e788ff6eb312b259"
