@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
 from collections.abc import Collection
 
 from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.magics import synonyms
-from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.spelling import key, like
 
 _MEANT = {
     "stop": "delete", "kill": "delete", "cancel": "delete", "rm": "delete", "remove": "delete",
@@ -19,9 +18,6 @@ _MEANT = {
     "version": "--version",
 }  # fmt: skip
 """Verbs of other programs, and those of ciao that do the same."""
-_LIKE, _ALIKE = 0.6, 0.75
-"""Least likeness of a suggested option, and the least one of a verb to which arguments of a program
-come, such as ``--lr``: there the lower one is enough only for a common beginning."""
 _OF_PROGRAMS = frozenset(
     {
         "artifacts", "data", "dataset", "datasets", "metric", "metrics", "numworkers", "result",
@@ -107,11 +103,8 @@ def _option(word: str, options: Collection[str], *, has_program: bool) -> str:
         meant = (by_key.get(key(one), "") for one in synonyms.meant(wanted))
         if known := next(filter(None, meant), ""):
             return known
-    for near in difflib.get_close_matches(wanted, names, n=5, cutoff=_LIKE):
-        pairs = zip(wanted, near, strict=False)
-        same = len([*itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)])
-        ratio = difflib.SequenceMatcher(None, near, wanted).ratio()
-        begins = same >= _ALIKE * min(len(wanted), len(near))
-        if not has_program or ratio >= _ALIKE or begins:
-            return names[near]
+    for near in like(wanted, names):
+        # An argument of the program, such as --lr, may resemble an option by chance.
+        if not has_program or near.is_close:
+            return names[near.name]
     return ""

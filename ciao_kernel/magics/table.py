@@ -8,8 +8,6 @@ also needs its place in :func:`build`.
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,10 +39,8 @@ from ciao_kernel.magics.directives import (
     volumes,
     warm,
 )
-from ciao_kernel.magics.spelling import key
+from ciao_kernel.magics.spelling import key, like
 
-_LIKE, _ALIKE = 0.6, 0.75
-"""Least likeness of a name that begins like a suggestion, and of any other name."""
 _MENTIONED = re.compile(r"%([A-Za-z][\w-]*)")
 
 
@@ -81,26 +77,13 @@ class Table:
 
     def suggestions(self, name: str) -> tuple[str, ...]:
         """Return what an unknown name may mean: what other tools call so, else the nearest name."""
-        wanted = key(name)
         if known := tuple(one for one in synonyms.meant(name) if self.find(one)):
             return known
-
-        def same(other: str) -> int:
-            pairs = zip(wanted, other, strict=False)
-            return len([*itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)])
-
-        def ratio(other: str) -> float:
-            return difflib.SequenceMatcher(None, other, wanted).ratio()
-
-        close = [
-            other
-            for other in difflib.get_close_matches(wanted, self._by_key, n=5, cutoff=_LIKE)
-            if ratio(other) >= _ALIKE or same(other) >= _ALIKE * min(len(wanted), len(other))
-        ]
-        # A common beginning counts most.
-        longest = {other: max(len(wanted), len(other)) for other in close}
-        close.sort(key=lambda other: ratio(other) + same(other) / (2 * longest[other]))
-        return tuple(self._by_key[other].name for other in close[-1:])
+        close = sorted(
+            (one for one in like(key(name), self._by_key) if one.is_close),
+            key=lambda one: one.rank,
+        )
+        return tuple(self._by_key[one.name].name for one in close[-1:])
 
     def as_options(self, text: str) -> str:
         """Replace directives in a sentence by options; ``%ciao`` is unchanged."""
