@@ -11,6 +11,10 @@ this file are made in every process of the program. So not importlib: it imports
 
 The parts need Python 3.8. An older Python only gets its own ``sitecustomize``, so Python 3.6 must
 understand this file: it has no ``from __future__ import annotations``.
+
+Its import of the next ``sitecustomize`` is like that of
+:mod:`~ciao_kernel.delivery.packages.pth_files`, another file alone: a module for both would have to
+be sent with each, and be imported into every process.
 """
 
 import os

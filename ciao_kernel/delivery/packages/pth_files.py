@@ -7,6 +7,9 @@ This file is ``sitecustomize`` in a folder of packages in an image. The image, o
 folder, may have a ``sitecustomize`` of its own, which is imported too. It is imported into every
 process of a program in such an image, whose Python may be old: it imports little of the standard
 library, and is written for Python 3.6 on, which lacks the annotations of ``__future__``.
+
+Its import of the next ``sitecustomize`` is like that of :mod:`~ciao_kernel.delivery.site_start`.
+Both have it on purpose: each file is alone in its folder, and this folder stays on the path.
 """
 
 import os
