@@ -18,6 +18,7 @@ from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as access_module
 from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.kube.connections import Connections
 from ciao_kernel.kube.object_shape import Object as Object
 from ciao_kernel.kube.object_shape import part
@@ -44,6 +45,7 @@ class Client:
         reload: Reloads the credentials; tests pass their own function.
 
     Attributes:
+        cache: Stable facts of the server, of :meth:`known` and of callers.
         clock: The server's clock, by which the times in all objects and logs are.
     """
 
@@ -53,13 +55,13 @@ class Client:
         patience: float = 60,
         reload: Callable[[str], Awaitable[Access]] = access_module.load,
     ) -> None:
-        self.connections = Connections(access, reload, self.forget)
+        self.cache = AnswerCache()
+        self.connections = Connections(access, reload, self.cache.clear)
         self.patience = patience
         self.clock = ServerClock()
         self._transport = Transport(self.connections, self.clock)
         self.retry_reason = ""
         """Reason of the last retry; a caller that waits long can show it to the user."""
-        self._known: dict[str, tuple[float, Object]] = {}
 
     @property
     def access(self) -> Access:
@@ -119,24 +121,10 @@ class Client:
             Refused, ClusterFault: As :meth:`get`; errors are not cached.
         """
         key = path + (json.dumps(body) if body else "")
-        until, found = self._known.get(key, (0.0, {}))
-        if until < time.monotonic():
+        if (found := self.cache.get(key)) is None:
             found = await (self.post(path, body) if body else self.get(path))
-            self._known[key] = time.monotonic() + _KNOWN, found
+            self.cache.keep(key, found, _KNOWN)
         return found
-
-    def cache_set(self, key: str, found: Object, seconds: float) -> None:
-        """Cache a caller's result for some seconds, or until :meth:`forget`."""
-        self._known[key] = time.monotonic() + seconds, found
-
-    def cache_get(self, key: str) -> Object | None:
-        """Return what :meth:`cache_set` stored; None if it is missing or expired."""
-        until, found = self._known.get(key, (0.0, {}))
-        return found if until > time.monotonic() else None
-
-    def forget(self) -> None:
-        """Empty the cache: after a refusal, its answers may be outdated."""
-        self._known.clear()
 
     async def find(self, path: str, **query: str) -> Object | None:
         """GET an object; None if no object has that name."""

@@ -54,7 +54,7 @@ class KubernetesBuildCluster:
         """Return whether the user may run pods here."""
         may = all(await allowed(self._target.client, self.namespace, *_RIGHTS))
         if not may:
-            self._target.client.forget()  # the right may be granted before the next cell
+            self._target.client.cache.clear()  # the right may be granted before the next cell
         return may
 
     async def secret(self, name: str) -> Mapping[str, bytes]:

@@ -62,7 +62,7 @@ async def check(
         target.kinds(f"/apis/{group}/{version}"), allowed(client, namespace, *wanted)
     )
     if made.plural not in served:
-        client.forget()
+        client.cache.clear()
         raise ClusterFault(
             f"the cluster of {client.access.source} does not support {made.kind}: {api.missing}.",
             api.install if api.built_in else f"{api.install} {_WITHOUT_OPERATOR}",
@@ -93,7 +93,7 @@ async def lacking(
 ) -> ClusterFault:
     """Return the error for missing rights; if ``whole``, the namespace may be missing too."""
     client, namespace = target.client, target.namespace
-    client.forget()  # the rights may be granted at any moment
+    client.cache.clear()  # the rights may be granted at any moment
     return ClusterFault(
         f"you may not {what} in the namespace {namespace} of {client.access.source}"
         f"{', or the namespace does not exist' if whole else ''}; missing rights: "
@@ -127,7 +127,7 @@ async def namespace_facts(
         labels = (meta.get("labels") if isinstance(meta, dict) else None) or {}
         phase = str(status.get("phase")) if isinstance(status, dict) else ""
     if phase == "Terminating":
-        client.forget()
+        client.cache.clear()
         raise ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
     labels = labels if isinstance(labels, dict) else {}
     kernel, pod = (variables.get(name, "") for name in ("KERNEL_ID", "KERNEL_POD_NAME"))
@@ -239,7 +239,7 @@ _BLAME = (
 def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
     """Return the cell's error after the server refused a part of a job; no part of it exists."""
     namespace, words = target.namespace, error.message
-    target.client.forget()  # rights or the namespace may have changed
+    target.client.cache.clear()  # rights or the namespace may have changed
     if error.code == 401 or error.code >= 500:  # not caused by this job
         return ClusterFault(words, error.hint)
     if error.code == 404 and "namespaces" in words:

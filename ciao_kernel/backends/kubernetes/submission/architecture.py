@@ -32,13 +32,13 @@ async def of_nodes(plan: Plan, target: Target, settings: Settings) -> str:
     if named := selected.get(ARCHITECTURE) or settings.architecture:
         return named
     key = f"nodes' architecture {json.dumps(selected, sort_keys=True)}"
-    if known := target.client.cache_get(key):
+    if known := target.client.cache.get(key):
         return str(known["architecture"])
     found = DEFAULT
     with log.ignored(_log, "asking for the nodes' architecture", BackendError):
         if all(await allowed(target.client, target.namespace, Right("list", "nodes"))):
             found = await _ask(target, selected) or DEFAULT
-    target.client.cache_set(key, {"architecture": found}, _KNOWN)
+    target.client.cache.keep(key, {"architecture": found}, _KNOWN)
     return found
 
 

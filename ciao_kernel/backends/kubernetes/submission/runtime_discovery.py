@@ -39,7 +39,7 @@ async def fields(framework: Framework, target: Target) -> Fields | str:
     """
     client, name = target.client, shared_runtime.name(framework)
     key = f"runtime {name} for {target.namespace}"
-    if (kept := client.cache_get(key)) is not None:
+    if (kept := client.cache.get(key)) is not None:
         return Fields(**kept["fields"]) if "fields" in kept else str(kept["reason"])
     path, seconds = TRAINER.at(target.namespace, "trainjobs"), _KNOWN
     body = runtime_overrides.probe(name, target.namespace)
@@ -56,5 +56,5 @@ async def fields(framework: Framework, target: Target) -> Fields | str:
     else:
         found = runtime_overrides.known(answer)
         reason = f"the ClusterTrainingRuntime {name} needs Trainer 2.1 or newer"
-    client.cache_set(key, {"fields": asdict(found)} if found else {"reason": reason}, seconds)
+    client.cache.keep(key, {"fields": asdict(found)} if found else {"reason": reason}, seconds)
     return found or reason

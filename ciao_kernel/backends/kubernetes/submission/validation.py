@@ -39,8 +39,8 @@ _FROM_CACHE = {"resourceVersion": "0"}
 
 def remember(target: Target, path: str, name: str) -> None:
     """Note that this process has given the name to a job, for :func:`our_names`."""
-    names = target.client.cache_get(_NAMED + path) or {}
-    target.client.cache_set(_NAMED + path, {**names, name: True}, _REMEMBERED)
+    names = target.client.cache.get(_NAMED + path) or {}
+    target.client.cache.keep(_NAMED + path, {**names, name: True}, _REMEMBERED)
 
 
 async def our_names(target: Target, path: str, wanted: str) -> dict[str, bool]:
@@ -54,7 +54,7 @@ async def our_names(target: Target, path: str, wanted: str) -> dict[str, bool]:
         path: Path of all jobs of the kind.
         wanted: The name in the cell, without a number.
     """
-    given = target.client.cache_get(_NAMED + path) or {}
+    given = target.client.cache.get(_NAMED + path) or {}
     numbers = range(1, naming.MOST + 1) if given else ()
     names = [one for number in numbers if (one := naming.numbered(wanted, number)) in given]
     found: dict[str, bool] = {}
@@ -129,14 +129,14 @@ async def _readable(target: Target, api: Api) -> list[str]:
 async def _served(target: Target, api: Api) -> Sequence[str]:
     """Return the kinds of an API that the cluster serves, or all if this user may not ask."""
     kinds = [plural.partition(".")[0] for plural in api.plurals]
-    if target.client.cache_get(_ABSENT + api.path):
+    if target.client.cache.get(_ABSENT + api.path):
         return []
     try:
         served = await target.kinds(api.path)
     except Refused:
         return kinds
     if not served:
-        target.client.cache_set(_ABSENT + api.path, {"absent": True}, _STAYS_ABSENT)
+        target.client.cache.keep(_ABSENT + api.path, {"absent": True}, _STAYS_ABSENT)
     return [kind for kind in kinds if kind in served]
 
 
@@ -172,7 +172,7 @@ async def try_out(
     """
     client, name = target.client, made.job["metadata"]["name"]
     key = _LIKE + manifest.shape(made)
-    if not whole and (before := client.cache_get(key)):
+    if not whole and (before := client.cache.get(key)):
         return pod_security.secured(made) if before["secured"] and not made.secured else made
 
     async def once(made: Objects) -> None:
@@ -194,7 +194,7 @@ async def try_out(
         if isinstance(tried, str) and tried:
             emit(Notice(tried))
         if not counted:  # the rest of a quota changes with each job
-            client.cache_set(key, {"secured": made.secured}, _TRIED)
+            client.cache.keep(key, {"secured": made.secured}, _TRIED)
 
     try:
         await once(made)
