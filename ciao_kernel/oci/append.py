@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -20,28 +17,22 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import contents
 from ciao_kernel.oci.auth import Scopes
-from ciao_kernel.oci.blob_stream import BlobStream
 from ciao_kernel.oci.derived_image import Change as Change
 from ciao_kernel.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
 from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform, empty
 from ciao_kernel.oci.interpreter import Installed
 from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.layer_transfer import LayerTransfer, ProgressCallback
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.oci.registry import Registry
 from ciao_kernel.oci.repository import Repository, scope
-from ciao_kernel.oci.upload import Content
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-_SMALL = 64 << 10
-"""Size in bytes below which a layer is sent without a check whether the registry has it."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-ProgressCallback = Callable[[str, int, int], None]
-"""Progress callback for a layer copied from another registry: digest, bytes done, total bytes.
-An exception that it raises ends the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +83,11 @@ class Appender:
     def __init__(self, registry: Callable[[Reference], Registry]) -> None:
         self._registry = registry
         self._images = Images()
-        self._there: set[tuple[str, str]] = set()
-        """Pairs of a repository and the digest of a layer that it has."""
+        self._layers = LayerTransfer()
 
     def forget(self) -> None:
         """Forget which layers the registries have: some may have been removed since."""
-        self._there.clear()
+        self._layers.forget()
 
     @_retried
     def inspect(self, base: Reference, platform: Platform) -> Image:
@@ -192,8 +182,8 @@ class Appender:
         raw = packed(manifest)
         made = Image(digest_of(raw), image.media_type, manifest, config)
         if push:
-            opened = self._bring(origin, there, image, tell)
-            self._upload(there, layers, body, opened)
+            opened = self._layers.bring(origin, there, image, tell)
+            self._layers.upload(there, layers, body, opened)
             there.put_manifest(tag, made.media_type, raw)
         self._images.keep(made, platform)
         return Appended(target.at(made.digest), tag, unchanged=False)
@@ -217,7 +207,7 @@ class Appender:
             return Appended(target.at(digest), tag, unchanged=True)
         body = packed(config_of(nothing, [layer], Change()))
         raw = packed(manifest_of(nothing, [layer], body))
-        self._upload(there, [layer], body)
+        self._layers.upload(there, [layer], body)
         there.put_manifest(tag, nothing.media_type, raw)
         return Appended(target.at(digest_of(raw)), tag, unchanged=False)
 
@@ -235,88 +225,6 @@ class Appender:
                     raise
         return own, self._images.read(own, base.version, platform)
 
-    def _bring(
-        self, origin: Repository, there: Repository, image: Image, tell: ProgressCallback | None
-    ) -> str:
-        """Ensure that the layers of the base are in the new image's repository.
-
-        Returns:
-            Address of an unused upload, which the registry opened instead of mounting a layer that
-            it had already; "" if there is none.
-        """
-        opened, mounts = "", True
-        base, target = origin.reference, there.reference
-        for layer in image.manifest["layers"]:
-            digest, size = str(layer["digest"]), int(layer["size"])
-            if layer.get("urls") or base.name == target.name:
-                continue  # an external layer, or already there
-            if (target.name, digest) in self._there:
-                continue
-            near = base.host == target.host
-            asked = not (near and mounts)
-            known, place = asked and there.has_blob(digest), ""
-            if near and not known:
-                # Instead of mounting, a registry may open an upload, which cannot be cancelled with
-                # only the right to push. The first one is used for another blob; from then on,
-                # each blob is looked up first, and not mounted if it exists.
-                known, place = there.mount(digest, base.repository)
-                mounts = mounts and known
-                known = known or (not asked and there.has_blob(digest))
-            if known:
-                opened = opened or place
-            else:
-                content = _of(origin, digest, size, tell)
-                there.upload(place or there.begin(), digest, content, size)
-            self._there.add((target.name, digest))
-        return opened
-
-    def _upload(
-        self, there: Repository, layers: Sequence[Layer], config: bytes, opened: str = ""
-    ) -> None:
-        """Upload layers, and the config in parallel: a registry needs time to store each.
-
-        If a layer fails, the config's thread ends by itself, and its result is not awaited: a blob
-        without a manifest is no image.
-        An open upload, if there is any, is used for the config.
-        """
-        sent: Future[None] = Future()
-
-        def send() -> None:
-            try:
-                place = opened or there.begin()
-                there.upload(place, digest_of(config), lambda at: config[at:], len(config))
-            except BaseException as error:
-                sent.set_exception(error)
-            else:
-                sent.set_result(None)
-
-        run = copy_context().run
-        threading.Thread(target=run, args=(send,), name="ciao-config", daemon=True).start()
-        for layer in layers:
-            self._send(there, layer)
-        sent.result()
-
-    def _send(self, there: Repository, layer: Layer) -> None:
-        """Upload a new layer, unless it is there: packages stay the same while the cell changes."""
-        known = (there.reference.name, layer.digest)
-        if known in self._there:
-            return
-        if layer.size < _SMALL or not there.has_blob(layer.digest):
-            there.upload(there.begin(), layer.digest, layer.open, layer.size)
-        self._there.add(known)
-
     def _readable(self, image: Reference) -> Repository:
         scopes: Scopes = (scope(image.repository, "pull"),)
         return Repository(self._registry(image), image, scopes)
-
-
-def _of(origin: Repository, digest: str, size: int, tell: ProgressCallback | None) -> Content:
-    """Return the content of a layer of a base, which comes from another registry."""
-
-    def content(start: int) -> BlobStream:
-        blob = origin.open_blob(digest, size, str(origin.reference), start)
-        if tell:
-            blob.on_progress = lambda done: tell(digest, done, size)
-        return blob
-
-    return content
