@@ -27,6 +27,7 @@ from ciao_kernel.backends.local.record import BEGIN, Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
 from ciao_kernel.backends.local.restarts import Restarts
 from ciao_kernel.backends.local.retries import Retries, is_kill
+from ciao_kernel.backends.local.status_writer import StatusWriter
 
 TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from ciao_kernel.backends.local.machine.private_network import Network
 
 _OWNER_POLL = 0.25
-_HEARTBEAT_INTERVAL = 10.0
-"""Seconds between two heartbeats, which show other machines that it is alive."""
 _ORPHAN_GRACE = 1.0
 """Seconds from SIGTERM to SIGKILL after the owner is gone, without ``%grace``: no user waits."""
 
@@ -62,11 +61,10 @@ class Supervisor:
         self.settled = False
         self.ended = False
         self.asked_to_stop = False
-        self._unsaved = True
+        self._writer = StatusWriter(folder, self._status)
         self._linger_until = 0.0
         self._kill_at = 0.0
         self._stopping = False
-        self._heartbeat_at = time.monotonic() + _HEARTBEAT_INTERVAL
 
     def run(self) -> None:
         """Start all replicas and wait until no process of the job runs any more."""
@@ -76,7 +74,7 @@ class Supervisor:
             self._start(replica, network)
         if network and not self.restarts.possible and not self.retries.limit:
             network.close()
-        self._save()
+        self._writer.write()
         deadline = self.job["deadline"]
         ends_at = time.monotonic() + deadline if deadline else None
         while self.restarts.next_at or any(replica.running for replica in self.replicas):
@@ -100,15 +98,15 @@ class Supervisor:
             self._restart(network, now)
             self._try_again(network, now)
             self._advance(now)
-            self._save()
-            self._send_heartbeat(now)
+            self._writer.write()
+            self._writer.beat(now)
         if self.state == "Running":
             # Asked to stop before the first replica was started.
             self._conclude("Stopped", "StoppedByUser", self.folder.read_stop_reason())
         self.end_all()
         self.settled = self.ended = True
-        self._unsaved = True
-        self._save(patience=60.0)
+        self._writer.changed = True
+        self._writer.write(patience=60.0)
 
     def end_all(self) -> None:
         """Kill all remaining processes of the job, and wait: they could still write a line."""
@@ -141,7 +139,7 @@ class Supervisor:
         ended = [replica for replica in self.replicas if replica.ended()]
         self._plan_try(ended)
         for replica in ended:
-            self._unsaved = True
+            self._writer.changed = True
             if self._stopping or self.retries.why:
                 replica.to("Stopped")
             elif self._plan_restart(replica):
@@ -197,7 +195,7 @@ class Supervisor:
             self.folder.add_line(replica.name, text)
         for replica in self.replicas:
             self._start(replica, network)
-        self._unsaved = True
+        self._writer.changed = True
 
     def _plan_restart(self, replica: ReplicaProcess) -> bool:
         """Return whether a replica that has ended is started again."""
@@ -219,21 +217,21 @@ class Supervisor:
         for replica in self.replicas:
             if self.state != "Running" and replica.waits:
                 replica.to("Stopped")
-                self._unsaved = True
+                self._writer.changed = True
         if self.state != "Running":
             self.restarts.drop()
         due = self.restarts.take_due(now)
         for replica in self.replicas:
             if replica.name in due:
                 self._start(replica, network)
-                self._unsaved = True
+                self._writer.changed = True
 
     def _conclude(self, state: str, reason: str, message: str, by: str | None = None) -> None:
         if self.state != "Running":
             return
         self.state, self.reason, self.message, self.decided_by = state, reason, message, by
         self.since = time.time()
-        self._unsaved = True
+        self._writer.changed = True
 
     # --------------------------------------------------------------------------- stopping
 
@@ -248,7 +246,7 @@ class Supervisor:
             return
         keep = self.job["clean"] == "none" and self.state != "Stopped"
         if keep and not self.asked_to_stop:
-            self._unsaved = self._unsaved or not self.settled
+            self._writer.changed = self._writer.changed or not self.settled
             self.settled = True
             return
         waiting = [r for r in self.replicas if r.running and not r.endless]
@@ -303,30 +301,9 @@ class Supervisor:
             times += [self.retries.kill_at] if self.retries.why else []
         elif not self.settled:
             times.append(self._linger_until)
-        if self._unsaved:
+        if self._writer.changed:
             times.append(now + 0.5)
         return max(0.01, min(times) - now)
-
-    def _save(self, patience: float = 0.0) -> None:
-        """Write the status; retry a failed write for ``patience`` seconds, then in later calls."""
-        until = time.monotonic() + patience
-        while self._unsaved:
-            try:
-                self.folder.write_status(self._status())
-                self._unsaved = False
-            except FileNotFoundError:
-                self._unsaved = False  # The folder was deleted: there are no readers.
-            except OSError:
-                if time.monotonic() >= until:
-                    return
-                # Only now: no process of the job can fill the space any more.
-                self.folder.free_reserve()
-                time.sleep(0.1)
-
-    def _send_heartbeat(self, now: float) -> None:
-        if now >= self._heartbeat_at:
-            self._heartbeat_at = now + _HEARTBEAT_INTERVAL
-            self.folder.touch_status()
 
     def _status(self) -> dict[str, Any]:
         return {

@@ -393,11 +393,12 @@ def test_each_machine_has_gpus_of_its_own(jobs: Place) -> None:
 BEATING = """
 import sys
 from pathlib import Path
-from ciao_kernel.backends.local import supervisor
+from ciao_kernel.backends.local import status_writer
 from ciao_kernel.backends.local.record import Folder
+from ciao_kernel.backends.local.supervisor import Supervisor
 
-supervisor._HEARTBEAT_INTERVAL = 0.0
-supervisor.Supervisor(Folder(Path(sys.argv[1]))).run()
+status_writer._HEARTBEAT_INTERVAL = 0.0
+Supervisor(Folder(Path(sys.argv[1]))).run()
 """
 
 
