@@ -10,27 +10,22 @@ Missing lines are always reported as a :class:`Gap`.
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import timestamps
-from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.first_lines import FirstLines
-from ciao_kernel.kube.instances import ContainerInstance, over, seen
+from ciao_kernel.kube.instance_log import InstanceLog
+from ciao_kernel.kube.instances import ContainerInstance
 from ciao_kernel.kube.last_lines import LastLines
 from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
-from ciao_kernel.kube.retry_limits import RetryLimits
+from ciao_kernel.kube.shown_container import PodView, ShownContainer
 
 __all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _LOOK = 5.0
 _LONG_LOOK = 60.0
 # Seconds to wait for a status that confirms an end. Short if there were new lines: the log may
@@ -40,43 +35,6 @@ _SOON, _LATE = 0.5, 3.0
 _SILENT = (End.CUT, End.QUIET, End.ASIDE)
 # Answers after a container was removed with its log; they do not cancel an earlier end.
 _LOG_IS_GONE = (End.GONE, End.NOTHING, End.WORDS)
-
-
-class PodView(Protocol):
-    """The current state of the pod."""
-
-    def pod(self) -> Object | None:
-        """Return the latest object, or None once it is gone."""
-
-    async def changed(self, within: float) -> None:
-        """Wait for the next change, at most the given seconds."""
-
-
-@dataclass(slots=True)
-class _Instance:
-    """One instance, and the resume position in its log."""
-
-    id: str
-    number: int
-    progress: ResumePosition = field(default_factory=ResumePosition)
-    mode: Mode = Mode.COUNT
-    complete: bool = False
-    replaced: bool = False
-    """A newer instance is known."""
-    superseded: bool = False
-    """The node has a newer instance, which the status need not show yet."""
-    next_first: bytes = b""
-    """Head of the first line of the next instance, where it was asked for."""
-    ended_by: Replay | None = None
-    """The last answer, if it ended in order and no later answer contradicts it."""
-    unfinished: bytes | None = None
-    """Its line without an end; None as long as no answer came to an end."""
-    over: bool = False
-    """Its last answer is of an ended container: only the confirmation is missing."""
-    patience: RetryLimits = field(default_factory=RetryLimits)
-    wait: float = _FIRST_WAIT
-    renewed: bool = False
-    """The credentials were renewed since the last new line."""
 
 
 class ContainerLog:
@@ -111,19 +69,17 @@ class ContainerLog:
         self._client = client
         self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         self._name = pod
-        self._container = container
-        self._view = view
+        self._shown = ShownContainer(view, container)
         self._read_timeout = read_timeout
         self._since = since or ""
         self._pause = pause
         self._away = away
-        self._uid = ""
         self._begun_early: dict[str, ResumePosition] = {}
         """Resume positions of instances whose lines came before their status."""
         self._query = {"container": container, "timestamps": "true"}
         query = {**self._query, "sinceTime": since} if since else self._query
         self._first_lines = FirstLines(
-            client, self._path, query, read_timeout, lambda: self._pod() is not None, away
+            client, self._path, query, read_timeout, lambda: self._shown.pod() is not None, away
         )
         self._last_lines = LastLines(client, self._path, self._query, read_timeout)
 
@@ -135,7 +91,7 @@ class ContainerLog:
         Raises:
             Refused: The user may not read logs.
         """
-        known: _Instance | None = None
+        known: InstanceLog | None = None
         while one := await self._next(known):
             lost = one.number - (known.number if known else -1) - 1
             if lost > 0 and not self._since:
@@ -146,52 +102,52 @@ class ContainerLog:
                     yield piece
             known = one
 
-    async def _next(self, known: _Instance | None) -> _Instance | None:
+    async def _next(self, known: InstanceLog | None) -> InstanceLog | None:
         """Wait for the instance after the known one; None if there will be none."""
-        while (pod := self._pod()) is not None:
-            now = seen(pod, self._container)
+        while (pod := self._shown.pod()) is not None:
+            now = self._shown.seen(pod)
             if now and (known is None or now.id != known.id):
                 number = known.number if known else -1
                 if now.before and now.number - 1 > number:
                     return self._instance(now.before, now.number - 1)
                 return self._instance(now.id, now.number)
-            if over(pod, self._container):
+            if self._shown.is_over(pod):
                 return None
-            await self._view.changed(within=_LOOK)
+            await self._shown.changed(within=_LOOK)
         return None
 
-    def _instance(self, id_: str, number: int) -> _Instance:
-        return _Instance(id_, number, self._begun_early.pop(id_, ResumePosition()))
+    def _instance(self, id_: str, number: int) -> InstanceLog:
+        return InstanceLog(id_, number, self._begun_early.pop(id_, ResumePosition()))
 
-    async def _read(self, one: _Instance) -> AsyncGenerator[Lines | Gap, None]:
+    async def _read(self, one: InstanceLog) -> AsyncGenerator[Lines | Gap, None]:
         """Read one instance, then wait until the container is over or a newer instance started."""
-        while (pod := self._pod()) is not None:
-            now = seen(pod, self._container)
+        while (pod := self._shown.pod()) is not None:
+            now = self._shown.seen(pod)
             if now and now.id != one.id and not one.replaced:
                 await self._replace(one, now)
                 continue
-            if now and one.complete and (now.id != one.id or over(pod, self._container)):
+            if now and one.complete and (now.id != one.id or self._shown.is_over(pod)):
                 if now.id == one.id and one.superseded:
                     yield Gap(_unseen(self._name, "the cluster never showed it"))
                 return
             if now is None or one.complete:
-                await self._view.changed(within=_LOOK)
+                await self._shown.changed(within=_LOOK)
                 continue
             if now.id != one.id and now.before != one.id:
-                for piece in _give_up(one, f"{self._name} restarted more than once"):
+                for piece in one.give_up(f"{self._name} restarted more than once"):
                     yield piece
                 return
             async with aclosing(self._ask(one, now)) as pieces:
                 async for piece in pieces:
                     yield piece
         if not one.complete:
-            for piece in _give_up(one, f"the pod {self._name} was deleted"):
+            for piece in one.give_up(f"the pod {self._name} was deleted"):
                 yield piece
         if one.superseded and not one.replaced:
             yield Gap(_unseen(self._name, "the pod was deleted"))
 
     async def _ask(
-        self, one: _Instance, now: ContainerInstance
+        self, one: InstanceLog, now: ContainerInstance
     ) -> AsyncGenerator[Lines | Gap, None]:
         """Send one request, and choose the next step from its end."""
         previous = now.id != one.id or one.superseded
@@ -212,8 +168,7 @@ class ContainerLog:
                 watching.cancel()
         end, replay = request.end, request.replay
         if request.has_new_lines:
-            one.wait, one.renewed = _FIRST_WAIT, False
-            one.patience.reset()
+            one.note_new_lines()
         if replay.begun and replay.joined:
             one.mode = Mode.COUNT
         gone = end in _LOG_IS_GONE or (end is End.MISMATCH and one.over)
@@ -229,13 +184,13 @@ class ContainerLog:
                     yield piece
                 one.complete = True
             else:
-                await self._wait(one)  # a node may report an end before the program has ended
+                await one.pause()  # a node may report an end before the program has ended
         elif end is End.CLEAN:
             one.ended_by = replay
-            await self._status(one, _SOON if request.has_new_lines else _LATE)
+            await self._wait_for_end(one, _SOON if request.has_new_lines else _LATE)
         elif self._hopeless(one, request, ended):
             words = request.refusal.message if request.refusal else "no answer"
-            for piece in _give_up(one, f"the cluster does not return the log ({words})"):
+            for piece in one.give_up(f"the cluster does not return the log ({words})"):
                 yield piece
         elif end is End.MISMATCH or (end is End.QUIET and not replay.joined):
             if mode is not Mode.SEARCH or replay.partial_match:
@@ -243,21 +198,21 @@ class ContainerLog:
             elif await self._moved_on(one, previous):
                 one.mode = Mode.COUNT
                 if previous:
-                    await self._shows(lambda shown: shown.id != now.id, _LATE)
+                    await self._shown.shows(lambda shown: shown.id != now.id, _LATE)
             elif one.over:  # its log ended, so this is the log of a pod in its place
-                for piece in _give_up(one, f"{self._name} was made again"):
+                for piece in one.give_up(f"{self._name} was made again"):
                     yield piece
             else:
-                await self._status(one, _LATE / 3)
+                await self._wait_for_end(one, _LATE / 3)
                 one.mode = Mode.RESTART
         elif end not in (End.QUIET, End.ASIDE):
             if request.refusal and request.refusal.code == 401 and not one.renewed:
                 one.renewed = True  # once: the credentials may be right, and the node's own wrong
                 with suppress(ClusterFault):  # ignored here; the pod's watch gives up in time
                     await self._client.renew(request.shown)
-            await self._wait(one)
+            await one.pause()
 
-    async def _is_complete(self, one: _Instance, previous: bool) -> bool:
+    async def _is_complete(self, one: InstanceLog, previous: bool) -> bool:
         """Return whether an answer ended in order, and the log still ends with its last line."""
         if not one.over or one.ended_by is None or one.unfinished:
             return False
@@ -269,13 +224,13 @@ class ContainerLog:
         Not if the pod is being deleted: its log may be gone before another request, but the node
         still reads it for this one.
         """
-        while (pod := self._pod()) and not pod["metadata"].get("deletionTimestamp"):
-            if over(pod, self._container):
+        while (pod := self._shown.pod()) and not pod["metadata"].get("deletionTimestamp"):
+            if self._shown.is_over(pod):
                 request.step_aside()
                 return
-            await self._view.changed(within=_LONG_LOOK)
+            await self._shown.changed(within=_LONG_LOOK)
 
-    def _hopeless(self, one: _Instance, request: LogRequest, ended: bool) -> bool:
+    def _hopeless(self, one: InstanceLog, request: LogRequest, ended: bool) -> bool:
         """Return whether the log has been unavailable for too long.
 
         Raises:
@@ -293,7 +248,7 @@ class ContainerLog:
         # (an expired client certificate, github.com/kubernetes/kubernetes/issues/63128).
         return ended
 
-    def _request(self, one: _Instance, previous: bool, follow: bool) -> LogRequest:
+    def _request(self, one: InstanceLog, previous: bool, follow: bool) -> LogRequest:
         query = dict(self._query)
         if since := one.progress.since or self._since:
             query["sinceTime"] = since
@@ -305,7 +260,7 @@ class ContainerLog:
         pause = self._pause if follow else 0.0  # otherwise all lines are there
         return LogRequest(self._client, self._path, query, replay, self._read_timeout, pause)
 
-    async def _replace(self, one: _Instance, now: ContainerInstance) -> None:
+    async def _replace(self, one: InstanceLog, now: ContainerInstance) -> None:
         """Note that a newer instance started, and move lines to it that belong to it.
 
         The kubelet is ahead of the API server: when asked for the log of the known instance, it
@@ -329,7 +284,7 @@ class ContainerLog:
                 one.ended_by = one.unfinished = None
                 return
 
-    async def _moved_on(self, one: _Instance, previous: bool) -> bool:
+    async def _moved_on(self, one: InstanceLog, previous: bool) -> bool:
         """Return whether the node sent another instance's log, since it has a newer one.
 
         The status may come seconds later than the log. The first lines tell: the log of the known
@@ -343,43 +298,10 @@ class ContainerLog:
         one.superseded, one.next_first = True, await self._first_lines.read(previous=False)
         return True
 
-    async def _status(self, one: _Instance, within: float) -> None:
+    async def _wait_for_end(self, one: InstanceLog, within: float) -> None:
         """Wait for a status in which the instance has ended, at most the given seconds."""
-        await self._shows(lambda now: now.ended or now.id != one.id, within)
-
-    async def _shows(self, wanted: Callable[[ContainerInstance], bool], within: float) -> None:
-        """Wait until the status shows the wanted, or nothing; at most the given seconds."""
-        until = time.monotonic() + within
-        while (left := until - time.monotonic()) > 0:
-            pod = self._pod()
-            now = pod and seen(pod, self._container)
-            if not now or wanted(now):
-                return
-            await self._view.changed(within=left)
-
-    async def _wait(self, one: _Instance) -> None:
-        await asyncio.sleep(one.wait * (0.5 + random.random()))
-        one.wait = min(_LONGEST_WAIT, one.wait * 2)
-
-    def _pod(self) -> Object | None:
-        """Return the pod; None if it is gone or was replaced by another pod of the same name."""
-        pod = self._view.pod()
-        if pod is None:
-            return None
-        uid = str(pod["metadata"].get("uid") or "")
-        self._uid = self._uid or uid
-        return pod if uid == self._uid else None
+        await self._shown.shows(lambda now: now.ended or now.id != one.id, within)
 
 
 def _unseen(name: str, why: str) -> str:
     return f"Lines of a later start of {name} may be lost: {why}."
-
-
-def _give_up(one: _Instance, why: str) -> list[Lines | Gap]:
-    """Mark an instance as complete; return its last line if it had ended, otherwise a gap."""
-    one.complete = True
-    if one.ended_by is not None:  # it had ended, although no status of the container confirms it
-        return one.ended_by.finish()
-    last = one.progress.last
-    after = f"after {timestamps.clock(last)} UTC" if last else "of its log"
-    return [Gap(f"Lines {after} may be lost: {why}.")]

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import first_lines, log_request, logs, replay, retry_limits
+from ciao_kernel.kube import first_lines, instance_log, log_request, logs, replay, retry_limits
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
@@ -138,7 +138,7 @@ def lines(*names: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in (logs, first_lines):
+    for module in (instance_log, first_lines):
         monkeypatch.setattr(module, "_FIRST_WAIT", 0.001)
         monkeypatch.setattr(module, "_LONGEST_WAIT", 0.01)
     monkeypatch.setattr(logs, "_SOON", 0.01)
