@@ -36,6 +36,7 @@ from ciao_kernel.model import (
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Streams, Where
 
 if TYPE_CHECKING:
+    from ciao_kernel.backends.kubernetes.existing.pod_program import EnteredPods
     from ciao_kernel.backends.kubernetes.existing.warm_inputs import WarmInputs
     from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
     from ciao_kernel.backends.kubernetes.lifecycle.retries import Retries
@@ -271,8 +272,8 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import pod_command
 
-        job, target, pods = await self._with_pods(job)
-        pod = pods.get(replica)
+        job, target = await self._newest(job)
+        pod = (await self._pods(job, target)).get(replica)
         return await pod_command.execute(target.client, job, replica, pod, command, streams)
 
     async def sent(self, job: Job, replica: Replica) -> SentFiles | None:
@@ -319,9 +320,7 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import stacks
 
-        job, target, pods = await self._with_pods(job)
-        python = self._settings.cluster_python
-        return await stacks.stacks(target.client, job, pods, replicas, python)
+        return await stacks.stacks(await self._entered(job), replicas)
 
     async def samples(
         self, job: Job, replicas: Sequence[Replica], seconds: float
@@ -333,9 +332,7 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import stacks
 
-        job, target, pods = await self._with_pods(job)
-        python = self._settings.cluster_python
-        return await stacks.samples(target.client, job, pods, replicas, python, seconds)
+        return await stacks.samples(await self._entered(job), replicas, seconds)
 
     async def why_not_debugged(self, spec: JobSpec) -> str:
         """Return the right that this user lacks to enter pods; "" if none is missing."""
@@ -349,19 +346,13 @@ class KubernetesBackend:
         """Connect a person with a process that waits at a prompt, by one exec."""
         from ciao_kernel.backends.kubernetes.existing import debugging
 
-        job, target, pods = await self._with_pods(job)
-        pod = pods.get(replica)
-        python = self._settings.cluster_python
-        return await debugging.debug(target.client, job, replica, pod, python, pid, streams, rank)
+        return await debugging.debug(await self._entered(job), replica, pid, streams, rank)
 
     async def halt(self, job: Job, replica: Replica, rank: str = "") -> str:
         """Let a process of a replica stop at its next line, by one exec."""
         from ciao_kernel.backends.kubernetes.existing import debugging
 
-        job, target, pods = await self._with_pods(job)
-        pod = pods.get(replica)
-        python = self._settings.cluster_python
-        return await debugging.halt(target.client, job, pod, python, rank)
+        return await debugging.halt(await self._entered(job), replica, rank)
 
     async def usage(self, job: Job, replicas: Sequence[Replica]) -> UsageReport:
         """Return what some replicas use, see :mod:`.usage`.
@@ -371,9 +362,7 @@ class KubernetesBackend:
         """
         from ciao_kernel.backends.kubernetes.existing import usage
 
-        job, target, pods = await self._with_pods(job)
-        python = self._settings.cluster_python
-        return await usage.usage(target.client, job, pods, replicas, python)
+        return await usage.usage(await self._entered(job), replicas)
 
     async def watch_usage(
         self, job: Job, replica: Replica, note: Callable[[Usage], None], *, gpus: bool = False
@@ -381,10 +370,7 @@ class KubernetesBackend:
         """Measure a replica every two seconds until its container ends."""
         from ciao_kernel.backends.kubernetes.existing import usage
 
-        job, target, pods = await self._with_pods(job)
-        pod = pods.get(replica)
-        python = self._settings.cluster_python
-        await usage.watch(target.client, job, replica, pod, python, note, gpus)
+        await usage.watch(await self._entered(job), replica, note, gpus)
 
     # ----------------------------------------------------------------------------- parts
 
@@ -397,10 +383,13 @@ class KubernetesBackend:
         job = self._retries.current(job)
         return job, await self._target(job)
 
-    async def _with_pods(self, job: Job) -> tuple[Job, Target, dict[Replica, Manifest]]:
-        """Return the newest try of a job, where it is, and the youngest pod of each replica."""
+    async def _entered(self, job: Job) -> EnteredPods:
+        """Return the pods of the newest try of a job, for programs that run in them."""
+        from ciao_kernel.backends.kubernetes.existing.pod_program import EnteredPods
+
         job, target = await self._newest(job)
-        return job, target, await self._pods(job, target)
+        pods = await self._pods(job, target)
+        return EnteredPods(target.client, job, pods, self._settings.cluster_python)
 
     async def _pods(self, job: Job, target: Target) -> dict[Replica, Manifest]:
         """Return the pod of each replica that has one."""

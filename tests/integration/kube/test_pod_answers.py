@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from ciao_kernel.backends.kubernetes.existing import debugging, stacks, usage
+from ciao_kernel.backends.kubernetes.existing.pod_program import EnteredPods
 from ciao_kernel.errors import BackendError
 from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Replica
@@ -70,12 +71,16 @@ def ask(
     return asyncio.run(main())
 
 
+def pods(client: Client) -> EnteredPods:
+    return EnteredPods(client, JOB, {WORKER: POD}, "python3")
+
+
 def stacks_of(client: Client) -> Awaitable[Any]:
-    return stacks.stacks(client, JOB, {WORKER: POD}, [WORKER], "python3")
+    return stacks.stacks(pods(client), [WORKER])
 
 
 def samples_of(client: Client) -> Awaitable[Any]:
-    return stacks.samples(client, JOB, {WORKER: POD}, [WORKER], "python3", 1.0)
+    return stacks.samples(pods(client), [WORKER], 1.0)
 
 
 @pytest.mark.parametrize("work", [stacks_of, samples_of])
@@ -85,27 +90,25 @@ def test_stacks_without_end_are_a_fault(work: Callable[[Client], Awaitable[Any]]
 
 
 def test_a_reading_without_end_is_a_fault() -> None:
-    one = ask(lambda client: usage._enter(client, JOB, WORKER, POD, "python3"), OUT)
+    one = ask(lambda client: usage._enter(pods(client), WORKER), OUT)
     assert one.fault == "its answer has more than 64 KiB"
 
 
 def test_an_answer_to_halt_without_end_is_an_error() -> None:
     with pytest.raises(BackendError, match="its answer has more than"):
-        ask(lambda client: debugging.halt(client, JOB, POD, "python3"), OUT)
+        ask(lambda client: debugging.halt(pods(client), WORKER), OUT)
 
 
 def test_a_node_that_does_not_answer_halt_is_an_error() -> None:
     with pytest.raises(BackendError, match="its node did not answer"):
-        ask(
-            lambda client: debugging.halt(client, JOB, POD, "python3", within=0.2), OUT, silent=True
-        )
+        ask(lambda client: debugging.halt(pods(client), WORKER, within=0.2), OUT, silent=True)
 
 
 def test_of_the_errors_of_an_open_prompt_only_the_end_is_kept() -> None:
     streams = Streams(lambda _: None, lambda _: None)
 
     async def debug(client: Client) -> bool:
-        return await debugging.debug(client, JOB, WORKER, POD, "python3", 0, streams)
+        return await debugging.debug(pods(client), WORKER, 0, streams)
 
     with pytest.raises(BackendError, match="ended with code 9: xxx"):
         ask(debug, ERR, ends=FAILED)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.existing import pod_program
 from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
+from ciao_kernel.backends.kubernetes.existing.pod_program import EnteredPods
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.delivery import site_folder
 from ciao_kernel.errors import BackendError
-from ciao_kernel.kube.client import Client
-from ciao_kernel.model import Job, Manifest, Replica
+from ciao_kernel.model import Replica
 from ciao_kernel.model.queries import Streams
 from ciao_kernel.visible_text import short
 
@@ -34,11 +33,8 @@ async def why_not(target: Target) -> str:
 
 
 async def debug(
-    client: Client,
-    job: Job,
+    pods: EnteredPods,
     replica: Replica,
-    pod: Manifest | None,
-    python: str,
     pid: int,
     streams: Streams,
     rank: str = "",
@@ -46,11 +42,8 @@ async def debug(
     """Carry a conversation until one side ends it; return at once if no process waits.
 
     Args:
-        client: The API server.
-        job: The job.
+        pods: The pods of the job.
         replica: The replica.
-        pod: Its pod; None if it has none.
-        python: Interpreter in the image, if the pod does not start one itself.
         pid: Number of the process in the pod; 0 means any that waits.
         streams: The person's side.
         rank: Number of the process in the replica, if it was named; "" means any.
@@ -64,24 +57,21 @@ async def debug(
     # Late: nothing else needs it.
     from ciao_kernel.delivery.inspection import debug_bridge
 
-    if pod is None or pod_program.why_not(pod, replica):
+    if pods.why_not(replica):
         return True
+    job = pods.job
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
     program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places, rank)
     answer = PodAnswer()
-    code = await pod_program.run(
-        client, job, pod, python, program, streams.out, answer.err, streams.input
-    )
+    code = await pods.run(replica, program, streams.out, answer.err, streams.input)
     if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
         raise BackendError(f"the connection ended with code {code}: {answer.last_error()}")
     return code != debug_bridge.OPEN
 
 
 async def halt(
-    client: Client,
-    job: Job,
-    pod: Manifest | None,
-    python: str,
+    pods: EnteredPods,
+    replica: Replica,
     rank: str = "",
     *,
     within: float = _SLOWEST,
@@ -89,10 +79,8 @@ async def halt(
     """Let a process in a pod stop at the next line of its program.
 
     Args:
-        client: The API server.
-        job: The job.
-        pod: Its pod; None if the replica has none.
-        python: Interpreter in the image, if the pod does not start one itself.
+        pods: The pods of the job.
+        replica: The replica.
         rank: Number of the process in the replica, if it was named; "" means the first that stops.
         within: Seconds for the answer.
 
@@ -104,14 +92,14 @@ async def halt(
     """
     from ciao_kernel.delivery.inspection import stack_reader
 
-    if pod is None:
+    if replica not in pods.pods:
         return ""
-    program = stack_reader.halt_program(f"CIAO_JOB={job.name}", _PATIENCE, rank)
+    program = stack_reader.halt_program(f"CIAO_JOB={pods.job.name}", _PATIENCE, rank)
     answer = PodAnswer()
 
     try:
         async with asyncio.timeout(within):
-            code = await pod_program.run(client, job, pod, python, program, answer.out, answer.err)
+            code = await pods.run(replica, program, answer.out, answer.err)
     except TimeoutError:
         raise BackendError(
             "the replica cannot be asked: its node did not answer.", "Try again."

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.existing import pod_program
 from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
+from ciao_kernel.backends.kubernetes.existing.pod_program import ENTER, EnteredPods, never
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.rights import allowed
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Client
@@ -37,40 +36,31 @@ _BY_METRICS = (
 )
 
 
-async def usage(
-    client: Client,
-    job: Job,
-    pods: Mapping[Replica, Manifest],
-    replicas: Sequence[Replica],
-    python: str,
-) -> UsageReport:
+async def usage(pods: EnteredPods, replicas: Sequence[Replica]) -> UsageReport:
     """Return what some replicas use.
 
     Args:
-        client: The API server.
-        job: The job.
-        pods: The pod of each replica that has one.
+        pods: The pods of the job.
         replicas: The replicas to ask.
-        python: Interpreter in the image, if a pod does not start one itself.
 
     Raises:
         BackendError: Nothing measures them, or this user may not ask.
     """
-    found = {one: Usage(one, fault=pod_program.why_not(pods.get(one), one)) for one in replicas}
+    job = pods.job
+    found = {one: Usage(one, fault=pods.why_not(one)) for one in replicas}
     running = [one for one in replicas if not found[one].fault]
     obstacle = ""
     if len(running) > MOST:
         obstacle = f"{len(running)} replicas are too many to enter each of them"
     elif running:
-        (may_enter,) = await allowed(client, job.place, pod_program.ENTER)
-        if may_enter:
-            tasks = [_enter(client, job, one, pods[one], python) for one in running]
+        if await pods.may_enter():
+            tasks = [_enter(pods, one) for one in running]
             found.update(zip(running, await asyncio.gather(*tasks), strict=True))
         else:
-            obstacle = f"you may not enter pods, as you lack the right to {pod_program.ENTER}"
+            obstacle = f"you may not enter pods, as you lack the right to {ENTER}"
     remark = ""
     if unknown := [one for one in running if obstacle or found[one].fault]:
-        measured, why = await _metrics(client, job)
+        measured, why = await _metrics(pods.client, job)
         if obstacle and why:
             raise BackendError(
                 f"what the replicas of {job.name} use is not known: {obstacle}, and {why}.",
@@ -79,7 +69,7 @@ async def usage(
                 else "Ask an administrator for the Role of deploy/rbac/exec-role.yaml.",
             )
         for one in unknown:
-            known = _measured(one, pods[one], measured)
+            known = _measured(one, pods.pods[one], measured)
             found[one] = known or found[one]
             remark = _BY_METRICS if known else remark
             if obstacle and not known:
@@ -88,11 +78,8 @@ async def usage(
 
 
 async def watch(
-    client: Client,
-    job: Job,
+    pods: EnteredPods,
     replica: Replica,
-    pod: Manifest | None,
-    python: str,
     note: Callable[[Usage], None],
     gpus: bool = False,
 ) -> None:
@@ -101,25 +88,20 @@ async def watch(
     The program in the container ends with its standard input, so with the connection too.
 
     Args:
-        client: The API server.
-        job: The job.
+        pods: The pods of the job.
         replica: The replica.
-        pod: Its pod.
-        python: Interpreter in the image, if the pod does not start one itself.
         note: Receives each reading.
         gpus: Ask nvidia-smi too.
 
     Raises:
         BackendError: The container does not run, this user may not enter it, or it has no Python.
     """
-    if obstacle := pod_program.why_not(pod, replica):
+    if obstacle := pods.why_not(replica):
         raise BackendError(f"{replica} cannot be measured: {obstacle}")
-    assert pod is not None
     from ciao_kernel.delivery.inspection import usage_reader
 
-    (may_enter,) = await allowed(client, job.place, pod_program.ENTER)
-    if not may_enter:
-        raise Refused(f"you lack the right to {pod_program.ENTER}.", code=403, reason="Forbidden")
+    if not await pods.may_enter():
+        raise Refused(f"you lack the right to {ENTER}.", code=403, reason="Forbidden")
     rest = b""
 
     def take(data: bytes) -> None:
@@ -131,19 +113,19 @@ async def watch(
                 note(reading)
 
     program = usage_reader.program(f"watch({_EVERY}, {gpus})")
-    code = await pod_program.run(client, job, pod, python, program, take, rest=pod_program.never())
+    code = await pods.run(replica, program, take, rest=never())
     if code:
         raise BackendError(f"{replica} cannot be measured: the program ended with {code}.")
 
 
-async def _enter(client: Client, job: Job, replica: Replica, pod: Manifest, python: str) -> Usage:
+async def _enter(pods: EnteredPods, replica: Replica) -> Usage:
     from ciao_kernel.delivery.inspection import usage_reader
 
     answer = PodAnswer(_LONGEST)
     try:
         async with asyncio.timeout(_SLOWEST):
             program = usage_reader.program(f"print(json.dumps(look({_APART})))")
-            code = await pod_program.run(client, job, pod, python, program, answer.out, answer.err)
+            code = await pods.run(replica, program, answer.out, answer.err)
     except TimeoutError:
         return Usage(replica, fault="its node did not answer")
     except BackendError as error:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.existing import usage
+from ciao_kernel.backends.kubernetes.existing.pod_program import EnteredPods
 from ciao_kernel.errors import BackendError, Refused
 from ciao_kernel.model import Job, Manifest, Replica
 from ciao_kernel.model.usage import Usage, UsageReport
@@ -62,8 +63,8 @@ def metrics(replica: Replica, memory: str = "93184Ki", cpu: str = "250000000n") 
 
 def ask(server: Server, *replicas: Replica) -> UsageReport:
     pods = {one: pod(one) for one in replicas if one.index != 3}
-    work = usage.usage(server, JOB, pods, replicas, "python3")  # type: ignore[arg-type]
-    return asyncio.run(work)
+    entered = EnteredPods(server, JOB, pods, "python3")  # type: ignore[arg-type]
+    return asyncio.run(usage.usage(entered, replicas))
 
 
 def test_many_replicas_are_one_request() -> None:
