@@ -12,10 +12,7 @@ import asyncio
 import functools
 import inspect
 import logging
-import os
-import signal
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
@@ -24,6 +21,7 @@ from ciao_kernel.jupyter.helping_kernel import HelpingKernel
 from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
+from ciao_kernel.jupyter.orderly_end import OrderlyEnd
 from ciao_kernel.jupyter.signal_wakeup import SignalWakeup
 
 if TYPE_CHECKING:
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from ciao_kernel.magics.scanned_cell import ScannedCell
 
 _log = logging.getLogger(__name__)
-
-_CLOSE_TIMEOUT = 0.5
-"""Seconds that connections may take to close when the kernel ends."""
 
 
 class CiaoKernel(HelpingKernel):
@@ -49,8 +44,8 @@ class CiaoKernel(HelpingKernel):
             if isinstance(handler, logging.StreamHandler):
                 level = max(handler.level, self.log.getEffectiveLevel())
                 log.show_on(handler.stream, level)
-        self._cells = RunningCells(self._on_sigterm)
-        self._shutdown_tasks: list[asyncio.Task[None]] = []
+        self._cells = RunningCells(lambda: self._end.by_sigterm())
+        self._end = OrderlyEnd(self._cells, lambda: self.io_loop.asyncio_loop)
         self._numbering = threading.Lock()
         self._wakeup = SignalWakeup()
         self.shell.extension_manager.load_extension("ciao_kernel")
@@ -268,7 +263,7 @@ class CiaoKernel(HelpingKernel):
         # Only the main thread can set handlers, and this is the control thread.
         self.io_loop.add_callback(self._cells.ignore_sigterm)
         try:
-            await self._end_cells()
+            await self._end.of_cells()
         finally:
             self.io_loop.add_callback(self._cells.restore_sigterm)
         reply = super().do_shutdown(restart)
@@ -276,36 +271,6 @@ class CiaoKernel(HelpingKernel):
             reply = await reply
         result: dict[str, Any] = reply
         return result
-
-    async def _end_cells(self) -> None:
-        """Tell jobs that the last interrupt began a shutdown, and wait for the end of their cells.
-
-        Runs in the control thread on a shutdown, in the main thread on SIGTERM.
-        """
-        from ciao_kernel.jupyter import cells, shutdown
-
-        shutdown.lifetime.end()
-        until = time.monotonic() + shutdown.MAX_SHUTDOWN_DELAY
-        await self._cells.end(shutdown.MAX_SHUTDOWN_DELAY)
-        await shutdown.lifetime.wait_until_idle(until - time.monotonic())
-        # Connections belong to the main loop, which the user's code may block.
-        closing = asyncio.run_coroutine_threadsafe(cells.close(), self.io_loop.asyncio_loop)
-        with log.ignored(_log, "closing the connections"):
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await asyncio.wrap_future(closing)
-
-    def _on_sigterm(self) -> None:
-        """Treat a SIGTERM during a job as a shutdown."""
-
-        async def end() -> None:
-            try:
-                await self._end_cells()
-            finally:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        loop = self.io_loop.asyncio_loop
-        loop.call_soon_threadsafe(lambda: self._shutdown_tasks.append(loop.create_task(end())))
 
 
 def _command_arguments(code: str) -> str | None:
