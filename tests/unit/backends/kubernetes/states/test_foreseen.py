@@ -51,9 +51,20 @@ def beside(made: Any, state: dict[str, Any]) -> Any:
     return made
 
 
-def ruled(made: Any) -> Any:
-    """The same pod, whose container has a restart policy of its own."""
-    made["spec"]["containers"][0]["restartPolicy"] = "OnFailure"
+def ruled(made: Any, **rules: Any) -> Any:
+    """The same pod, whose container has a restart policy or rules of its own."""
+    made["spec"]["containers"][0] |= rules
+    return made
+
+
+def counted(count: Any) -> Any:
+    """A job whose number of workers is written so; None: it is left out."""
+    made = job()
+    worker = made["spec"]["tfReplicaSpecs"]["Worker"]
+    if count is None:
+        del worker["replicas"]
+    else:
+        worker["replicas"] = count
     return made
 
 
@@ -132,7 +143,10 @@ def test_a_job_that_all_replicas_decide_fails_with_any_of_them() -> None:
         ("the decider is none of them", job(decider="chief-0"), {}),
         ("another container runs", job(), {ONE: beside(pod(3, "Running"), {"running": {}})}),
         ("another container is to start", job(), {ONE: beside(pod(3, "Running"), {})}),
-        ("its container may start again", job(), {ONE: ruled(pod(3, "Running"))}),
+        ("its container may start again", job(),
+         {ONE: ruled(pod(3, "Running"), restartPolicy="OnFailure")}),
+        ("its container starts again for some codes", job(),
+         {ONE: ruled(pod(3, "Running"), restartPolicyRules=[{"action": "Restart"}])}),
         ("the pod is gone", job(), {ONE: None}),
         ("the pod is deleted, and made again", job(), {ONE: pod(3, meta=LEAVING)}),
         ("the pod was deleted while it ran", job(), {ONE: pod(143, meta=LEAVING)}),
@@ -143,6 +157,8 @@ def test_a_job_that_all_replicas_decide_fails_with_any_of_them() -> None:
         ("workers come and go", job(enableDynamicWorker=True), {}),
         ("its number of workers may change", job(kind="pytorch", elasticPolicy={}), {}),
         ("it is scaled down", job(), {Replica("worker", 2): pod()}),
+        ("it is scaled down to one, the default", counted(None), {}),
+        ("its number of workers cannot be read", counted("2"), {}),
     ],
 )  # fmt: skip
 def test_what_is_left_to_the_operator(why: str, item: Any, pods: dict[Replica, Any]) -> None:
@@ -176,6 +192,11 @@ def test_a_pod_that_will_fail_is_as_good_as_one_that_has() -> None:
         now = seen(job(), {ZERO: pod(), ONE: one})
         assert now is not None
         assert now.decided_by == ONE
+
+
+def test_a_replica_that_has_succeeded_is_not_taken_for_one_that_will_fail() -> None:
+    """Its pod looks the same until the kubelet sets the phase: all its containers have ended."""
+    assert seen(job(), {ZERO: pod(), ONE: pod(0, "Running")}) is None
 
 
 def test_the_first_that_failed_decides() -> None:
