@@ -89,6 +89,12 @@ def test_a_disrupted_pod_may_be_replaced(disrupted: str) -> None:
     assert foreseen.failed_for_good(one, made, job())  # the operator replaces nothing
 
 
+def test_a_pod_that_is_gone_may_be_created_again() -> None:
+    one = status.of_pod(pod(3), ONE)
+    assert foreseen.failed_for_good(one, pod(3), job())
+    assert not foreseen.failed_for_good(one, None, job())
+
+
 @pytest.mark.parametrize("kind", ["tf", "pytorch", "xgb", "paddle"])
 @pytest.mark.parametrize("who", [CHIEF, PS, ZERO, ONE])
 def test_any_replica_that_fails_for_good_fails_its_job(kind: str, who: Replica) -> None:
@@ -150,7 +156,7 @@ def test_a_job_that_all_replicas_decide_fails_with_any_of_them() -> None:
         ("the pod is gone", job(), {ONE: None}),
         ("the pod is deleted, and made again", job(), {ONE: pod(3, meta=LEAVING)}),
         ("the pod was deleted while it ran", job(), {ONE: pod(143, meta=LEAVING)}),
-        ("the job is deleted", job() | {"metadata": LEAVING}, {}),
+        ("the job is deleted", job() | {"metadata": job()["metadata"] | LEAVING}, {}),
         ("it is an unknown kind", job(kind="mpi"), {}),
         ("it is suspended", job(runPolicy={"suspend": True}), {}),
         ("another cluster runs it", job(runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}), {}),
@@ -194,9 +200,14 @@ def test_a_pod_that_will_fail_is_as_good_as_one_that_has() -> None:
         assert now.decided_by == ONE
 
 
-def test_a_replica_that_has_succeeded_is_not_taken_for_one_that_will_fail() -> None:
-    """Its pod looks the same until the kubelet sets the phase: all its containers have ended."""
-    assert seen(job(), {ZERO: pod(), ONE: pod(0, "Running")}) is None
+def test_a_replica_that_is_scaled_down_and_gone_hides_no_failure() -> None:
+    pods = {ZERO: pod(), ONE: pod(3)}
+    found = tuple(status.of_pod(one, replica) for replica, one in pods.items())
+    gone = Replica("worker", 2)
+    now = Status(State.RUNNING, (*found, ReplicaStatus(gone)), 1.0)
+    foretold = foreseen.failure(job(), now, {**pods, gone: None})
+    assert foretold is not None
+    assert foretold.decided_by == ONE
 
 
 def test_the_first_that_failed_decides() -> None:

@@ -159,6 +159,13 @@ def test_a_containers_own_reason_is_told(reason: str) -> None:
     assert status.of_pod(pod("Failed", ended(128, reason)), WORKER).reason == reason
 
 
+@pytest.mark.parametrize(("reason", "shown"), [("Error", ""), ("OOMKilled", "OOMKilled")])
+def test_what_a_program_left_as_its_last_words_is_no_reason(reason: str, shown: str) -> None:
+    over = ended(137, reason)
+    over["terminated"]["message"] = "Epoch 3 of 10"
+    assert status.of_pod(pod("Failed", over), WORKER).reason == shown
+
+
 @pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
 def test_why_a_program_could_not_be_executed_is_told(reason: str) -> None:
     over = ended(128, reason)
@@ -186,8 +193,17 @@ def test_an_init_container_that_failed_is_named(code: int, message: Any, reason:
     assert (one.state, one.exit_code, one.reason) == (State.FAILED, None, reason)
 
 
+@pytest.mark.parametrize(
+    ("length", "shown"), [(300, "x" * 300), (301, "x" * 299 + "…"), (9999, "x" * 299 + "…")]
+)
+def test_of_a_long_message_the_first_300_characters_are_told(length: int, shown: str) -> None:
+    over = ended(128, "StartError")
+    over["terminated"]["message"] = "x" * length
+    assert status.of_pod(pod("Failed", over), WORKER).reason == f"StartError: {shown}"
+
+
 def test_a_native_sidecar_that_was_ended_is_no_reason() -> None:
-    beside = {"name": "proxy", "state": {"terminated": {"exitCode": 143}}}
+    beside = {"name": "proxy", "state": {"terminated": {"exitCode": 143, "message": "bye"}}}
     item = pod("Failed", {"waiting": {"reason": "PodInitializing"}}, initContainerStatuses=[beside])
     item["spec"] = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
     assert status.of_pod(item, WORKER).reason == ""
@@ -257,6 +273,10 @@ def test_a_program_whose_code_is_lost_with_its_deleted_pod_was_stopped() -> None
     """As where its node is gone."""
     item = leaving(pod("Failed", {"terminated": {"reason": "ContainerStatusUnknown"}}), 0, None)
     assert status.of_pod(item, WORKER).state is State.STOPPED
+
+
+def test_a_replica_whose_pod_was_deleted_is_shown_as_deleted() -> None:
+    assert status.of_pod(leaving(pod("Failed", ended(143)), 34, 30), WORKER).reason == "deleted"
 
 
 def test_a_program_that_still_runs_in_a_deleted_pod_is_ending() -> None:
@@ -568,6 +588,25 @@ def test_an_eviction_after_the_programs_end_is_not_its_reason() -> None:
     assert status.of_pod(item, WORKER).reason == ""
     item["status"]["conditions"][0]["lastTransitionTime"] = at  # times are whole seconds
     assert status.of_pod(item, WORKER).reason != ""
+    del status.program(item)[0]["state"]["terminated"]["finishedAt"]  # an end at no known time
+    assert status.of_pod(item, WORKER).reason != ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("EvictionByEvictionAPI", "evicted, as when its node is drained"),
+        ("DeletionByTaintManager", "evicted because its node has a taint"),
+        ("PreemptionByScheduler", "evicted to make room for a pod of higher priority"),
+        ("DeletionByPodGC", "removed because its node is gone"),
+    ],
+)
+def test_what_the_cluster_does_to_a_pod_is_the_reason_of_its_end(reason: str, words: str) -> None:
+    item = leaving(pod("Failed", ended(143), **disrupted(reason)), 4, None)
+    one = status.of_pod(item, WORKER)
+    assert (one.state, one.reason) == (State.STOPPED, words)
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: one})
+    assert found.message == f"the pod of worker-0 was {words}."
 
 
 @pytest.mark.parametrize("reason", ["TerminationByKubelet", "New", ""])
