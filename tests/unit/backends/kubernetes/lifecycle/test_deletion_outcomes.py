@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -175,6 +176,22 @@ def test_a_sentence_names_three_pods() -> None:
     ]
 
 
+def test_the_api_server_is_asked_less_often_the_longer_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion, "_FIRST_LOOK", 0.02)
+    until = time.monotonic() + 0.3
+
+    class Slow(Server):
+        async def get(self, path: str, **query: str) -> Any:
+            found = await super().get(path, **query)
+            return found if time.monotonic() < until else {"items": []}
+
+    server = Slow(job(), [pod("mine-worker-0")])
+    removed(server)
+    assert 2 <= server.looks <= 9
+
+
 @pytest.mark.parametrize("what", ["find", "delete"])
 def test_a_job_that_could_not_be_deleted_may_run_on(what: str) -> None:
     with pytest.raises(ClusterFault) as caught:
@@ -207,24 +224,36 @@ def test_pods_may_use_their_whole_grace_period(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.hint == "Kubernetes removes them when their nodes answer."
 
 
-def test_what_a_job_owned_is_waited_for_though_its_object_is_gone() -> None:
+@pytest.mark.parametrize(
+    ("owners", "looks"),
+    [
+        ([{"uid": "u1"}], 3),
+        ([{"uid": "u0"}, {"uid": "u1"}], 3),
+        ([{"uid": "u2"}], 1),
+        ([], 1),  # Kubernetes does not remove it
+    ],
+)
+def test_what_a_job_owned_is_waited_for_though_its_object_is_gone(
+    owners: list[Any], looks: int
+) -> None:
     """A retry still has the objects of its first try."""
     volumes = [{"configMap": {"name": "mine-1"}}]
     template = {"spec": {"template": {"spec": {"volumes": volumes}}}}
     made = {**job(), **template, "apiVersion": "batch/v1", "kind": "Job"}
 
     class Owned(Server):
-        left = 3
+        looks_at_map = 0
 
         async def find(self, path: str) -> Any:
             if path != "/api/v1/namespaces/team/configmaps/mine-1":
                 return await super().find(path)
-            self.left -= 1
-            meta = {"name": "mine-1", "ownerReferences": [{"uid": "u1"}]}
-            return {"metadata": meta} if self.left else None
+            self.looks_at_map += 1
+            meta = {"name": "mine-1", "ownerReferences": owners, "annotations": {RUN: "run-1"}}
+            return {"metadata": meta} if self.looks_at_map < 3 else None
 
     server = Owned(None)
     known = SimpleNamespace(job=made, holder=made)
     _, said = removed(server, replace(JOB, resource="jobs"), known=known)
-    assert server.left == 0
-    assert said[0] == "it is deleted, and Kubernetes is removing ConfigMap mine-1"
+    assert server.looks_at_map == looks
+    removing = "it is deleted, and Kubernetes is removing ConfigMap mine-1"
+    assert said[0] == (removing if looks == 3 else "it is deleted")
