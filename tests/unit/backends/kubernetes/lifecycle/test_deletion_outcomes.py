@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
-from ciao_kernel.backends.kubernetes.lifecycle import deletion
+from ciao_kernel.backends.kubernetes.lifecycle import deletion, source_owners
 from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.errors import ClusterFault, Refused
 from tests.unit.backends.kubernetes.lifecycle.test_deletion import JOB, OWNER, PATH, RUN
@@ -96,7 +96,7 @@ def removed(server: Server, job: Any = JOB, **how: Any) -> tuple[bool, list[str]
 
 
 def test_who_deletes_a_job_first_has_deleted_it() -> None:
-    assert removed(Server(job()))[0] is True
+    assert removed(Server(job())) == (True, ["it is deleted"])
     assert removed(Server(job(deletionTimestamp="now")))[0] is False
     assert removed(Server(None))[0] is False
     assert removed(Server(job()), replace(JOB, uid=""))[0] is True
@@ -111,7 +111,7 @@ def test_a_later_job_of_the_same_name_stays() -> None:
     assert server.item is not None
     assert server.looks == 2
     assert said[0] == "it is deleted, and Kubernetes is removing pod mine-worker-0"
-    assert server.asked["labelSelector"] == job_metadata.selector(JOB)
+    assert server.asked == {"labelSelector": job_metadata.selector(JOB), "limit": "100"}
 
 
 @pytest.mark.parametrize("item", [None, job(deletionTimestamp="now")])
@@ -190,6 +190,41 @@ def test_the_api_server_is_asked_less_often_the_longer_it_takes(
     server = Slow(job(), [pod("mine-worker-0")])
     removed(server)
     assert 2 <= server.looks <= 9
+
+
+def test_nothing_is_reported_after_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "_NAMING", 0.05)
+
+    async def main() -> list[str]:
+        work, said = Deletions(), list[str]()
+        client: Any = Server(job())
+        await work.remove(client, JOB, PATH, lambda: said.append(work.left(JOB)))
+        await asyncio.sleep(0.1)
+        return said
+
+    assert "" not in asyncio.run(main())
+
+
+def test_the_sources_of_a_job_that_was_just_submitted_go_with_it() -> None:
+    """Kubernetes removes them only once the job owns them."""
+    server = Server(job())
+
+    class Slow:
+        async def patch(self, path: str, body: Any) -> None:
+            await asyncio.sleep(0.05)
+            assert (path, server.looks) == ("/source", 0)
+            owned.append(path)
+
+    async def main() -> None:
+        target: Any = SimpleNamespace(client=Slow(), namespace="team")
+        source = source_owners.Source("/source", "s1")
+        source_owners.claim_later(target, {"uid": "u1", "name": "mine"}, [source], lambda _: None)
+        client: Any = server
+        await Deletions().remove(client, JOB, PATH, lambda: None)
+
+    owned: list[str] = []
+    asyncio.run(main())
+    assert owned == ["/source"]
 
 
 @pytest.mark.parametrize("what", ["find", "delete"])
