@@ -34,10 +34,16 @@ def read(header: str, **options: list[str]) -> JobSpec:
 
 @pytest.mark.parametrize("header", ["", "%restartPolicy=Never\n", "%retries=2\n"])
 def test_without_restarts_it_would_have_no_effect(header: str) -> None:
-    with pytest.raises(DirectiveError, match="starts no failed program again") as caught:
+    with pytest.raises(DirectiveError) as caught:
         read(header)
     assert caught.value.line == 3
-    assert "%restartPolicy=OnFailure" in caught.value.hint
+    assert caught.value.message == (
+        "%backoffLimit counts restarts, and this job starts no failed program again."
+    )
+    assert caught.value.hint == (
+        "Add %restartPolicy=OnFailure, or leave it out; "
+        "%retries=3 starts the whole job again after the loss of a replica."
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import CiaoError
+from ciao_kernel.errors import DirectiveError
 from ciao_kernel.magics.header import Style
 from ciao_kernel.model import JobSpec
 from ciao_kernel.session.planning import parse_cell
@@ -61,6 +61,7 @@ def test_a_role_that_the_header_lacks_is_added_and_one_may_be_taken_away() -> No
 
 def test_a_resource_for_all_roles_replaces_that_of_each_role_alone() -> None:
     spec = read(cpu="4")
+    assert [group.resources.cpu for group in spec.groups] == [None, None], "it is shown once"
     assert asked(spec, "ps") == ("4", "1Gi", 0)
     assert asked(spec, "worker") == ("4", "1Gi", 1)
 
@@ -99,17 +100,19 @@ def test_each_directive_is_replaced_alone() -> None:
         ({"framework": "pytorch"}, "pytorch has no replicas of the role ps.",
          "It has master, worker."),
         ({"worker": "1;%volume=c:y/z"},
-         "%volume cannot be 'c:y/z' in replicas of the role worker: expected a folder of its own",
+         "--volume cannot be 'c:y/z' in replicas of the role worker: "
+         "expected a folder of its own; y is the folder of b.",
          "Name another folder."),
         ({"command": "sh x"},
-         "%command is for programs in any language, but tensorflow runs the cell itself.",
-         "Leave out %command (%args has the arguments of the cell), or write %framework=custom."),
+         "--command is for programs in any language, but tensorflow runs the cell itself.",
+         "Leave out --command (--args has the arguments of the cell), "
+         "or write --framework=custom."),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_the_header(
     options: dict[str, str], message: str, hint: str
 ) -> None:
-    with pytest.raises(CiaoError) as caught:
+    with pytest.raises(DirectiveError) as caught:
         read(f"{HEADER}#%volume=b:y\n", **options)
-    assert caught.value.message.replace("--", "%").startswith(message)
-    assert caught.value.hint.replace("--", "%") == hint
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert caught.value.text

@@ -34,17 +34,22 @@ def test_a_stored_header_without_it_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message", "hint"),
     [
-        (("framework=pytorch", "worker=1", "serve=worker"), "pytorch has no server"),
-        (("framework=tensorflow", "worker=1", "serve=chief"), "the role chief cannot only serve"),
-        (("framework=tensorflow", "worker=1", "serve=ps"), "no ps that could serve"),
+        (("framework=pytorch", "worker=1", "serve=worker"),
+         "pytorch has no server that a replica could run instead of the cell.",
+         "Leave out %serve: every replica then runs the cell."),
+        (("framework=tensorflow", "worker=1", "serve=chief"),
+         "replicas of the role chief cannot only serve.", "%serve takes ps and worker."),
+        (("framework=tensorflow", "worker=1", "serve=ps"),
+         "this job has no ps that could serve.", "Add %ps=1, or leave ps out of %serve."),
     ],
-)
-def test_what_cannot_serve_is_refused(lines: tuple[str, ...], words: str) -> None:
+)  # fmt: skip
+def test_what_cannot_serve_is_refused(lines: tuple[str, ...], message: str, hint: str) -> None:
     found = spec(*lines)
-    with pytest.raises(SpecError, match=words) as caught:
+    with pytest.raises(SpecError) as caught:
         check_serve(found, REGISTRY.framework(found.framework))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
     assert caught.value.directive == "serve"
 
 

@@ -206,6 +206,7 @@ LONGEST_NAME = "a" * 253
             ("loss", "loss 'val loss'", "val/loss@9", "n" * 64),
             ("", ",", "7", "loss,7", "n" * 65, "loss " + "n" * 65),
         ),
+        (numeric_types.Count(), ("0", "1000"), ("1001", "-1")),
         (numeric_types.Count(1, 9), ("1", "9", "+9", "09"), ("0", "10", "", "1_0", "+", "0" * 10)),
         (
             numeric_types.Duration(),
@@ -221,7 +222,11 @@ LONGEST_NAME = "a" * 253
         (
             numeric_types.Memory(),
             ("1Mi", "1024Ki", "1.048576M", "1048576", "2e6", "0.002G", "1T", "1P", "1Pi", "1Ei"),
-            ("1023Ki", "1048575", "1048576m", "9" * 15 + "n", "9" * 15 + "u", "9k"),
+            (
+                *("1023Ki", "1048575", "1048576m", "9" * 15 + "n", "9" * 15 + "u", "9k"),
+                *("1048k", "1.048575M", "0.001G", "0.000001T", "0.000000001P"),
+                *("0.999Mi", "0.0009Gi", "0.0000009Ti"),
+            ),
         ),
         (
             numeric_types.GpuCount(),
@@ -291,6 +296,11 @@ def test_values_are_written_in_their_short_form() -> None:
 def test_what_is_expected_names_the_choices_and_the_range() -> None:
     assert numeric_types.Count(1, 9).expected == "a whole number from 1 to 9"
     assert value_types.Flag(("server",)).expected == "nothing, true, false or server"
+
+
+def test_a_memory_of_four_bytes_is_told_as_what_it_is() -> None:
+    with pytest.raises(ValueError, match=r"such as 4Gi or 512Mi \(4 is less than a megabyte\)$"):
+        numeric_types.Memory().parse("4")
 
 
 def test_choices_match_in_any_case_and_come_out_as_named() -> None:
