@@ -35,7 +35,7 @@ def explain(failure: Failure) -> JobFailed:
         if replica in ended and (trace := _trace(ended[replica], lines))
     }
     replica = _failing_replica(status, found)
-    if replica is None or replica not in ended:
+    if replica not in ended:
         return JobFailed(status.message or "the job failed.", job=job.name)
     trace, lines = found.get(replica), texts.get(replica, [])
     own, rank = _without_torchrun(lines)

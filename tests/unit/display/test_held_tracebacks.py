@@ -132,6 +132,8 @@ def test_replicas_with_the_same_error_are_folded_and_none_loses_an_address() -> 
     gone = Job("mnist", "local", "tensorflow", REPLICAS, 0.0, "/w", logs_kept=False)
     text = shown((ONE, here), (TWO, there), job=gone, ended=REPLICAS)
     assert text == FOLDED.format(ONE) + prefixed(TWO, there)
+    text = shown((ONE, here), (TWO, here), job=gone, ended=REPLICAS)
+    assert text == FOLDED.format(ONE) + FOLDED.format(TWO)
 
 
 def test_lines_of_another_process_within_a_traceback_stay() -> None:

@@ -22,10 +22,10 @@ from ciao_kernel.errors import JobError, JobFailed, JobStopped
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_text
 from ciao_kernel.session.failure import tracebacks
 from ciao_kernel.session.failure.evidence import Failure
-from ciao_kernel.session.failure.explanation import explain
+from ciao_kernel.session.failure.explanation import explain, is_consequence
 from ciao_kernel.session.failure.verdict import judge
 from tests.helpers.growth import is_linear
-from tests.helpers.torchrun_report import KILLED
+from tests.helpers.torchrun_report import KILLED, report
 
 PLACE = "/jobs/mnist/work"
 NAMES = ("worker-0", "worker-1", "ps-0")
@@ -329,6 +329,17 @@ def test_an_error_that_was_logged_and_gone_on_from_is_not_why_a_program_exits() 
     assert "KeyError" in failed({"worker-0": said}, codes={"worker-0": 3}).message
 
 
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [(1, 50), (3, 10)],  # Python's own code for an error, and one that the program chose
+)
+def test_a_traceback_is_the_reason_if_few_lines_follow_it(code: int, most: int) -> None:
+    for lines in (most, most + 1):
+        said = VICTIM.format("KeyError: 'x'") + "INFO: cleaning up\n" * lines
+        found = failed({"worker-0": said.rstrip("\n")}, codes={"worker-0": code}).message
+        assert ("KeyError" in found) == (lines == most)
+
+
 def test_indented_progress_is_progress_too() -> None:
     said = VICTIM.format("KeyError: 'x'") + " 3/10 ━━━━ 1s 3ms/step\n" * 500
     assert "KeyError" not in failed({"worker-0": said}).message
@@ -485,6 +496,9 @@ def test_torchruns_report_is_not_what_a_killed_process_wrote_last() -> None:
     assert error.message == "worker-0 ended with exit code 1: rank 0 was killed by SIGKILL."
     assert error.traceback == ("[worker-0] step 1",)
     assert "memory" in error.hint
+    # torchrun may end as its process did.
+    error = failed({"worker-0": f"step 1\n{KILLED}"}, codes={"worker-0": -9})
+    assert error.message == "worker-0 was killed by SIGKILL (rank 0)."
 
 
 KERAS = """ValueError: Exception encountered when calling Dense.call().
@@ -819,6 +833,14 @@ def test_how_a_replica_failed(code: int | None, reason: str, how: str) -> None:
     assert ends(end(0, code, reason)).message == f"worker-0 {how}."
 
 
+@pytest.mark.parametrize(
+    ("restarts", "after"), [(0, ""), (1, " after 1 restart"), (3, " after 3 restarts")]
+)
+def test_a_failure_tells_how_often_the_replica_was_restarted(restarts: int, after: str) -> None:
+    found = ends(replace(end(0, 3), restarts=restarts)).message
+    assert found == f"worker-0 ended with exit code 3{after}."
+
+
 def test_who_failed_first_is_told_by_order_where_nobody_decided() -> None:
     assert ends(end(0, 3), end(1, 4)).message == "worker-0 ended with exit code 3."
 
@@ -830,6 +852,27 @@ def test_a_victim_is_to_blame_where_others_only_ended() -> None:
     assert ends(end(0, 1), end(1, None), by=first, _0=RESET).message.startswith("worker-0")
     found = ends(end(0, 1), end(1, -9), by=first, _0=RESET).message
     assert found == "worker-1 was killed by SIGKILL."
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "wait"),
+    [
+        (RESET, {}, True),
+        (RESET, {1: RESET}, True),
+        (VICTIM.format("ValueError: mine"), {}, False),
+        ("no traceback\n", {}, False),
+        ("no traceback\n", {1: RESET}, False),
+        (RESET, {1: VICTIM.format("ValueError: the cause")}, False),
+    ],
+)
+def test_the_last_lines_of_others_are_awaited_after_the_loss_of_a_peer(
+    said: str, others: dict[int, str], wait: bool
+) -> None:
+    running = ReplicaStatus(Replica("worker", 1), State.STOPPED, 0.0, -15)
+    status = Status(State.FAILED, (end(0, 1), running), decided_by=Replica("worker", 0))
+    tails = {Replica("worker", n): words.encode() for n, words in {0: said, **others}.items()}
+    assert is_consequence(status, tails) is wait
+    assert is_consequence(replace(status, replicas=()), tails) is False
 
 
 def test_an_error_of_its_own_is_told_whatever_others_say() -> None:
@@ -964,9 +1007,10 @@ def test_an_exit_without_a_traceback_shows_the_last_lines() -> None:
     assert error.hint == "The whole log is in /jobs/mnist/logs/worker-0.log."
 
 
-def test_a_program_that_did_not_start_is_explained() -> None:
+@pytest.mark.parametrize("word", ["StartError", "ContainerCannotRun"])
+def test_a_program_that_did_not_start_is_explained(word: str) -> None:
     why = 'exec: "python3": executable file not found in $PATH'
-    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 128, f"StartError: {why}")
+    one = ReplicaStatus(JOB.replicas[0], State.FAILED, 0.0, 128, f"{word}: {why}")
     error = explain(Failure(JOB, Status(State.FAILED, (one,), 0.0), {}, Path("/nowhere")))
     assert error.message == f"worker-0 did not start: {why}."
 
@@ -1482,6 +1526,10 @@ def test_a_log_that_is_not_there_or_removed_next_is_not_named(tmp_path: Path) ->
     kept = judged(State.FAILED, describe_leftovers=lambda job: "its logs", log=str(log))
     assert kept is not None
     assert kept.hint == f"The whole log is in {log}."
+    # The system refuses to look for a name of this length.
+    unknown = judged(State.FAILED, describe_leftovers=lambda job: "its logs", log="x" * 5000)
+    assert unknown is not None
+    assert unknown.hint == ""
     removed = judged(State.FAILED, log=str(log))
     assert isinstance(removed, JobFailed)
     assert (removed.message, removed.hint) == ("worker-0 ended with exit code 1.", "")
@@ -1511,6 +1559,16 @@ def test_a_verdict_takes_all_that_is_known_into_account(tmp_path: Path) -> None:
     assert "%files=data.csv" in hint("E: [Errno 2] No such file or directory: 'data.csv'")
     assert "%input=rows" in hint("NameError: name 'rows' is not defined")
     assert hint("", "OOMKilled", ON_CLUSTER) == "worker-0 grew."
+
+
+def test_a_job_that_is_followed_without_a_notebook_missed_no_variable() -> None:
+    one = ReplicaStatus(replica("worker-0"), State.FAILED, 0.0, 1)
+    status = Status(State.FAILED, (one,), decided_by=one.replica)
+    said = VICTIM.format("NameError: name 'rows' is not defined").encode()
+    found = judge(JOB, status, {one.replica: said}, Path("/nowhere"), None)
+    assert isinstance(found, JobFailed)
+    assert "NameError: name 'rows'" in found.message
+    assert found.hint == ""
 
 
 # ------------------------------------------------------------------------------ hostile text
@@ -1623,6 +1681,6 @@ def test_a_process_that_was_aborted_for_its_peers_is_not_the_cause() -> None:
 
 def test_torchruns_report_does_not_hide_a_traceback_behind_a_signal() -> None:
     said = VICTIM.format("ValueError: mine") + "terminate called without an active exception\n"
-    report = TORCHRUN[TORCHRUN.index("E1121") :]
-    error = failed({"worker-0": said + report}, codes={"worker-0": -6})
-    assert error.message == "worker-0 was killed by SIGABRT: ValueError: mine"
+    for short_or_long in (TORCHRUN[TORCHRUN.index("E1121") :], report(0, -6)):
+        error = failed({"worker-0": said + short_or_long}, codes={"worker-0": -6})
+        assert error.message == "worker-0 was killed by SIGABRT: ValueError: mine"

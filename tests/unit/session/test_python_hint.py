@@ -90,6 +90,8 @@ OTHER = "During handling of the above exception, another exception occurred:"
         f"{CELL}{AGENT}\n{OTHER}\n\n{CELL}ValueError: x\n",
         f"{CELL}ValueError: x\nSyntaxError: invalid syntax\n",
         f"{EVAL}tried another way\n",
+        # The cell's own := is no sign of it, but that of the file with the error.
+        f'{CELL.replace("run()", "run(n := 1)")}  File "/work/ciao_input.py", line 7\n{MATCH}\n',
     ],
 )
 def test_a_syntax_error_of_the_program_is_no_old_python(log: str) -> None:
