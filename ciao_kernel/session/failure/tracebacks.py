@@ -93,7 +93,7 @@ def written(data: bytes, trace: Trace) -> dict[int, bytes]:
 
 def _visible(data: bytes) -> list[str]:
     """Return the lines of a log as a terminal would show them, one for each line of the log."""
-    text = _ESCAPE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
+    text = _ESCAPE.sub("", data.decode("utf-8", "replace"))
     return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
 
 

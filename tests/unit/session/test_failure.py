@@ -485,6 +485,10 @@ def test_the_error_of_accelerate_launch_is_not_the_cause() -> None:
         error = failed({"worker-0": before + ACCELERATE})
         assert "CalledProcessError" in error.message
         assert "KeyError" not in text(error)
+    # It may fail by itself, before it starts the program.
+    refused = ACCELERATE.replace("subprocess.CalledProcessError: ", "ValueError: no GPU for ")
+    error = failed({"worker-0": VICTIM.format("KeyError: 'caught'") + refused})
+    assert "ValueError: no GPU for" in error.message
     # A program may start others by itself.
     own = LAUNCHED.format(f"{PLACE}/ciao_cell.py")
     error = failed({"worker-0": VICTIM.format("ValueError: caught") + own})
@@ -1200,6 +1204,8 @@ def test_a_port_that_is_taken_matters_to_what_needs_one(said: str, ports: bool) 
 def test_a_program_that_is_a_file_gets_the_missing_one_by_an_option(tmp_path: Path) -> None:
     (tmp_path / "data.csv").touch()
     said = VICTIM.format("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'")
+    hint = failed({"worker-0": said}, folder=tmp_path).hint
+    assert "next to your code; add a line %files=data.csv to send it" in hint
     job = replace(JOB, program=f"{JOB.workdir}/train.py")
     hint = failed({"worker-0": said}, folder=tmp_path, job=job).hint
     assert "add --files data.csv, or a line #%files=data.csv, to send it" in hint
@@ -1365,6 +1371,7 @@ def test_readings_of_the_killed_replica_replace_the_limit() -> None:
 def test_a_replica_of_this_machine_may_be_killed_for_memory() -> None:
     more = "The machine may have run out of memory: try fewer replicas, or smaller batches."
     assert failed({}, codes={"worker-0": -9}).hint == more
+    assert ends(end(0, -9, "Error")).hint == more
     assert failed({}, codes={"worker-0": -11}).hint == WHOLE_LOG
 
 
@@ -1618,6 +1625,13 @@ def test_the_lines_that_an_error_repeats_are_found_in_any_log() -> None:
     error = failed({"worker-0": log.replace("Trace", "\x1b[1mTrace")})
     lines = log.replace("Trace", "\x1b[1mTrace").encode().splitlines()
     assert error.repeats == {replica("worker-0"): dict(zip((4, 3, 2), lines[3:6], strict=True))}
+
+
+@pytest.mark.parametrize("link", tracebacks.CHAINED)
+def test_an_error_repeats_all_lines_of_a_chain(link: str) -> None:
+    log = f"{VICTIM.format('KeyError: 1')}\n{link}\n\n{VICTIM.format('ValueError: no')}"
+    repeated = failed({"worker-0": f"step\n{log}"}).repeats[replica("worker-0")]
+    assert list(repeated.values()) == log.encode().splitlines()
 
 
 REPEATED = [
