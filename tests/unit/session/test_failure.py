@@ -643,6 +643,13 @@ def test_a_traceback_behind_an_unfinished_line(before: str, rank: str) -> None:
     assert error.message.endswith("KeyError: 'loss'")
 
 
+def test_a_traceback_whose_first_line_alone_is_indented() -> None:
+    """A program may print its error behind blanks, or as a row of a table."""
+    for before in ("  ", "\t", "| "):
+        error = failed({"worker-0": f"start\n{before}{VICTIM.format('ValueError: x')}"})
+        assert error.message.endswith("exit code 1: ValueError: x")
+
+
 def test_an_exception_group_behind_an_unfinished_line() -> None:
     said = python("raise ExceptionGroup('several', [ValueError('one'), TypeError('two')])")
     error = failed({"worker-0": f"step 3/10{said}"})
