@@ -8,11 +8,12 @@ from ciao_kernel.errors import UsageError
 from ciao_kernel.visible_text import visible
 
 
-def expanded(path: str) -> Path:
+def expanded(path: str, setting: str = "") -> Path:
     """Return a path with a home folder in place of ``~`` or ``~name``.
 
     Args:
         path: The path.
+        setting: The setting that names it, for the error; "" if the caller adds that.
 
     Raises:
         UsageError: There is no such home folder.
@@ -24,7 +25,8 @@ def expanded(path: str) -> Path:
     except RuntimeError:
         name = path.partition("/")[0].removeprefix("~")
         why = f"no user has the name {visible(name)}" if name else "this user has no home folder"
+        what = f"{setting} is {visible(path)}, which" if setting else visible(path)
         raise UsageError(
-            f"{visible(path)} is no path of this machine: {why}.",
+            f"{what} is no path of this machine: {why}.",
             "Write an absolute path, or ./ before a name that begins with ~.",
         ) from None

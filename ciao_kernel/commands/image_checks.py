@@ -30,6 +30,11 @@ async def check_images(
         settings: Images that replace them, and how registries are reached.
         patience: Seconds after which no answer is awaited any more.
     """
+    try:
+        _ = settings.authority_file
+    except UsageError as error:
+        yield Finding("wrong", error.message.rstrip("."), "ciao config registryAuthority=FILE")
+        return
     users: dict[str, list[str]] = {}
     for framework, default in defaults.items():
         if image := settings.images.get(framework) or default:
@@ -63,7 +68,7 @@ def _exists(image: str, settings: Settings) -> bool:
     """Ask the image's registry for the manifest.
 
     Raises:
-        UsageError: The image's name or the path of the authority is not valid.
+        UsageError: The image's name is not valid.
         RegistryFault: The registry does not answer, or refuses.
     """
     from ciao_kernel.oci.image import ACCEPT

@@ -310,7 +310,8 @@ class Settings:
         Raises:
             UsageError: It begins with ``~``, and there is no such home folder.
         """
-        return expanded(self.registry_authority) if self.registry_authority else None
+        named = self.registry_authority
+        return expanded(named, "registryAuthority") if named else None
 
     def grace(self, own: float | None) -> float:
         """Return the seconds from SIGTERM to SIGKILL for a job.

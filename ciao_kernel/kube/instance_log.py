@@ -16,7 +16,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
 @dataclass(slots=True)
 class InstanceLog:
-    """How far the log of one instance is read, and what its answers told.
+    """The place up to which the log of one instance is read, and what its answers told.
 
     Args:
         id: Container ID.
@@ -38,6 +38,8 @@ class InstanceLog:
     """The last answer, if it ended in order and no later answer contradicts it."""
     unfinished: bytes | None = None
     """Its line without an end; None as long as no answer came to an end."""
+    unconfirmed: bool = False
+    """Its last lines were asked for since that answer, and are not those that were delivered."""
     over: bool = False
     """Its last answer is of an ended container: only the confirmation is missing."""
     patience: RetryLimits = field(default_factory=RetryLimits)

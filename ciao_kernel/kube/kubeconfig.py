@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import ClusterFault, UsageError
 from ciao_kernel.home_folder import home
 from ciao_kernel.user_path import expanded
 
@@ -76,22 +76,22 @@ def files(environment: Mapping[str, str] | None = None) -> list[Path]:
     """Return the existing kubeconfig files: those of ``KUBECONFIG``, in order, or ~/.kube/config.
 
     The default file is used only if ``KUBECONFIG`` names no file.
-
-    Raises:
-        UsageError: It names a home folder that does not exist.
     """
     found = named(environment) or [home() / ".kube" / "config"]
     return [path for path in found if is_file(path)]
 
 
 def named(environment: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the files that ``KUBECONFIG`` names, even missing ones; /dev/null means no file.
-
-    Raises:
-        UsageError: It names a home folder that does not exist.
-    """
+    """Return the files that ``KUBECONFIG`` names, even missing ones; /dev/null means no file."""
     value = (os.environ if environment is None else environment).get("KUBECONFIG", "")
-    return [expanded(text) for text in value.split(os.pathsep) if text not in _NOTHING]
+    return [_path(text) for text in value.split(os.pathsep) if text not in _NOTHING]
+
+
+def _path(text: str) -> Path:
+    try:
+        return expanded(text)
+    except UsageError:  # the file of an unknown user: missing, as any other that is not there
+        return Path(text)
 
 
 def is_file(path: Path) -> bool:

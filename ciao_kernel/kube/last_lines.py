@@ -12,7 +12,7 @@ from contextlib import aclosing
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Replay
-from ciao_kernel.kube.resume_position import ResumePosition
+from ciao_kernel.kube.resume_position import Lines, ResumePosition
 
 _MOST = 100
 """Equal last lines up to which it is worth asking."""
@@ -52,8 +52,11 @@ class LastLines:
         found = ResumePosition()
         replay = Replay(found)
         request = LogRequest(self._client, self._path, query, replay, self._read_timeout, 0)
+        count = 0
         async with aclosing(request.read()) as pieces:
-            async for _ in pieces:
-                pass
+            async for piece in pieces:
+                count += piece.count if isinstance(piece, Lines) else 0
         same = (found.last, found.run) == (position.last, position.run)
-        return request.end is End.CLEAN and same and not replay.unfinished
+        # An answer that was cut off may lack lines, and end in order.
+        whole = count > position.run or position.first == position.last
+        return request.end is End.CLEAN and same and whole and not replay.unfinished

@@ -178,7 +178,7 @@ class ContainerLog:
         if end in (End.CLEAN, End.ASIDE):
             one.unfinished = replay.unfinished
         if end is End.CLEAN and ended:
-            one.ended_by, one.over = replay, True
+            one.ended_by, one.over, one.unconfirmed = replay, True, False
             if is_confirmed:
                 for piece in replay.finish():
                     yield piece
@@ -214,9 +214,11 @@ class ContainerLog:
 
     async def _is_complete(self, one: InstanceLog, previous: bool) -> bool:
         """Return whether an answer ended in order, and the log still ends with its last line."""
-        if not one.over or one.ended_by is None or one.unfinished:
+        if not one.over or one.ended_by is None or one.unfinished or one.unconfirmed:
             return False
-        return await self._last_lines.are_delivered(one.progress, previous=previous)
+        done = await self._last_lines.are_delivered(one.progress, previous=previous)
+        one.unconfirmed = not done
+        return done
 
     async def _hurry(self, request: LogRequest) -> None:
         """Let a request that follows step aside when its container has ended for good.

@@ -12,7 +12,7 @@ import ciao_kernel
 from ciao_kernel.backends.local import interpreter
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, UsageError
-from ciao_kernel.kube import kubeconfig
+from ciao_kernel.kube import configured, kubeconfig
 from ciao_kernel.magics.help.path_completion import paths
 from ciao_kernel.user_path import expanded
 
@@ -45,12 +45,19 @@ def test_one_function_alone_knows_the_sign() -> None:
     assert [one.name for one in files if "expanduser" in one.read_text()] == ["user_path.py"]
 
 
-def test_settings_and_variables_name_a_user_that_is_missing() -> None:
+def test_a_setting_is_named_with_the_user_that_is_missing() -> None:
     settings = Settings(registry_authority="~nosuch1/ca.pem")
-    with pytest.raises(UsageError, match="no user has the name nosuch1"):
+    with pytest.raises(
+        UsageError, match=r"registryAuthority is ~nosuch1/ca\.pem, which is no path"
+    ):
         _ = settings.authority_file
-    with pytest.raises(UsageError, match="no user has the name nosuch1"):
-        kubeconfig.named({"KUBECONFIG": "~nosuch1/config"})
+
+
+def test_the_kubeconfig_of_a_missing_user_is_a_missing_file() -> None:
+    environment = {"KUBECONFIG": "~nosuch1/config"}
+    assert kubeconfig.named(environment) == [Path("~nosuch1/config")]
+    assert kubeconfig.files(environment) == []
+    assert configured.configured(environment), "a typo makes no local job of a cluster's"
 
 
 def test_an_interpreter_of_a_missing_user_is_not_found(tmp_path: Path) -> None:

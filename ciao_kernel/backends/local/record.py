@@ -2,7 +2,7 @@
 
 ::
 
-    NAME/job.json       the specification; written once, before the supervisor starts
+    NAME/job.json       the specification; written once, before the supervisor begins
     NAME/status.json    the current status; the supervisor replaces the file, and touches it
     NAME/stop           a request to stop the job, with its reason; written by any process
     NAME/reserve        space for a last status on a full disk

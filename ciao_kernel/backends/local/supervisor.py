@@ -324,11 +324,15 @@ class Supervisor:
         }
 
 
-def main() -> None:
-    """Run the job whose folder is the first argument, once its record is complete."""
-    submitter = os.getppid()
+def main(submitter: int, birth: str) -> None:
+    """Run the job whose folder is the program's argument, once its record is complete.
+
+    Args:
+        submitter: ID of the process that submits it.
+        birth: When that was started (:func:`.processes.birth`).
+    """
     fork_under_guard()
-    if not _may_begin(submitter):
+    if not _may_begin(submitter, birth):
         return
     supervisor = Supervisor(Folder(Path(sys.argv[1])))
     try:
@@ -339,13 +343,8 @@ def main() -> None:
         raise
 
 
-def _may_begin(submitter: int) -> bool:
-    """Wait until the job's record is complete; return False if its submission is over without it.
-
-    Args:
-        submitter: ID of the process that submits the job.
-    """
-    birth = processes.birth(submitter)
+def _may_begin(submitter: int, birth: str) -> bool:
+    """Wait until the record is complete; return False if the submission is over without it."""
     while not select.select([0], [], [], _OWNER_POLL)[0]:
         # A forked process of a killed kernel may have a copy of the pipe's other end.
         if not processes.alive(submitter, birth):

@@ -37,7 +37,8 @@ def start(folder: Folder, mark: str) -> subprocess.Popen[bytes]:
     # Objects of modules stay: to look for garbage among them takes a tenth of the start.
     bootstrap = (
         f"import gc, sys; gc.disable(); sys.path.append({_ROOT!r}); "
-        "from ciao_kernel.backends.local.supervisor import main; gc.enable(); main()"
+        "from ciao_kernel.backends.local.supervisor import main; gc.enable(); "
+        f"main({os.getpid()}, {processes.birth(os.getpid())!r})"
     )
     with folder.open_supervisor_log() as log:
         process = subprocess.Popen(

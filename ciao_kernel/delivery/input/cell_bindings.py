@@ -1,4 +1,4 @@
-"""What the cells of a notebook bind: its variables, and members of its classes."""
+"""Finds what the cells of a notebook bind: its variables, and members of its classes."""
 
 from __future__ import annotations
 

@@ -469,6 +469,38 @@ asyncio.run(session_with(place, Slow(Settings())).run(text, Recorder(), place.fo
     asyncio.run(main())
 
 
+FORKED = """
+import os, signal, sys, time
+from pathlib import Path
+from ciao_kernel.backends.local import supervisor_start
+from ciao_kernel.backends.local.record import Folder
+supervisor_start.start(Folder(Path(sys.argv[1])), "forked-0")
+copy = os.fork()  # it keeps the pipe to the supervisor open
+if copy == 0:
+    time.sleep(120)
+    os._exit(0)
+print(copy, flush=True)
+time.sleep(float(sys.argv[2]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_supervisor_ends_with_its_submitter_though_a_fork_of_that_lives(
+    jobs: Place, tmp_path: Path, seconds: int
+) -> None:
+    command = [sys.executable, "-c", FORKED, str(tmp_path), str(seconds)]
+    submitter = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert submitter.stdout
+    copy = int(submitter.stdout.readline())
+    try:
+        submitter.wait()
+        asyncio.run(wait(lambda: jobs.alive() == [copy]))
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        submitter.stdout.close()
+
+
 def test_two_interrupts_leave_nothing_either(jobs: Place) -> None:
     async def main() -> None:
         work = asyncio.ensure_future(

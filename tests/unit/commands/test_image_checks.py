@@ -12,10 +12,10 @@ from ciao_kernel.commands.finding import Finding
 from ciao_kernel.config import Settings
 
 
-def checked(patience: float) -> list[Finding]:
+def checked(patience: float, settings: Settings | None = None) -> list[Finding]:
     async def main() -> list[Finding]:
         images = {"tensorflow": "a.example/x:1", "pytorch": ""}
-        found = image_checks.check_images(images, Settings(), patience)
+        found = image_checks.check_images(images, settings or Settings(), patience)
         return [finding async for finding in found]
 
     return asyncio.run(main())
@@ -31,6 +31,13 @@ def test_a_registry_that_does_not_answer_in_time_is_a_note(
     assert finding.level == "note"
     assert "a.example/x:1 of tensorflow jobs could not be checked" in finding.what
     assert finding.fix
+
+
+def test_a_path_of_an_unknown_user_is_a_fault_of_its_setting() -> None:
+    (finding,) = checked(5, Settings(registry_authority="~nosuch1/ca.pem"))
+    assert finding.level == "wrong"
+    assert "registryAuthority is ~nosuch1/ca.pem, which is no path" in finding.what
+    assert finding.fix == "ciao config registryAuthority=FILE"
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

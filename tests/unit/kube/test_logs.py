@@ -191,6 +191,7 @@ def test_an_end_is_confirmed_by_the_last_lines_alone() -> None:
         lines("a1", "a2") + b"2024-01-01T00:00:02.5",
         lines("a1", "a2")[:-1],
         lines("a1"),
+        lines("a2"),  # cut off behind the same line as the first answer
         [lines("a1", "a2"), CUT],
         (500, b"{}"),
         b"unable to retrieve the log",

@@ -15,6 +15,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.kube.server_clock import ServerClock
 
 SETTINGS = Settings(follow_patience=600.0)
@@ -94,6 +95,7 @@ class Making:
 
     def __init__(self, makes: bool, refusal: str = "exceeded quota") -> None:
         self.makes, self.refusal = makes, refusal
+        self.cache = AnswerCache()
 
     async def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
         if not self.makes:
@@ -102,8 +104,6 @@ class Making:
 
     async def find(self, path: str) -> None:
         return None
-
-    def forget(self) -> None: ...
 
 
 @pytest.mark.parametrize("makes", [True, False])
@@ -154,14 +154,13 @@ class Closed:
     """A server that hands out no Secret."""
 
     access = SimpleNamespace(source="a kubeconfig")
+    cache = AnswerCache()
 
     async def find(self, path: str) -> None:
         raise Refused(f"{path} is forbidden", code=403)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return {"status": {"userInfo": {"username": "ada"}}}
-
-    def forget(self) -> None: ...
 
 
 def test_the_role_for_a_secret_names_it_and_gives_no_other() -> None:

@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import suspension
 from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.errors import BackendError, ClusterFault
+from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.model import Job, Manifest, Replica
 
 WORKER = Replica("worker", 0)
@@ -36,6 +37,7 @@ class Server:
     ) -> None:
         self.workload, self.pods, self.rights = workload, list(pods), rights
         self.patches: list[tuple[str, Any]] = []
+        self.cache = AnswerCache()
         self.access = type("Access", (), {"source": "a test"})()
 
     async def known(self, path: str, body: Any = None) -> Any:
@@ -43,9 +45,6 @@ class Server:
             return {"preferredVersion": {"version": "v1beta2"}}
         rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         return {"status": {"incomplete": False, "resourceRules": [rule] if self.rights else []}}
-
-    def forget(self) -> None:
-        pass
 
     async def find(self, path: str, **_: str) -> Any:
         return None

@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.submission import architecture
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Owner, Source, SourceFile
 from ciao_kernel.plugins import Plan
@@ -32,7 +33,7 @@ class Client:
 
     def __init__(self, *nodes: Any, may: bool = True, fault: BackendError | None = None) -> None:
         self.nodes, self.may, self.fault = nodes, may, fault
-        self.cache: dict[str, Any] = {}
+        self.cache = AnswerCache()
         self.asked = 0
 
     async def known(self, path: str, body: Any = None) -> Any:
@@ -54,12 +55,6 @@ class Client:
             )
         ]
         return {"items": found[:1]}
-
-    def cache_get(self, key: str) -> Any:
-        return self.cache.get(key)
-
-    def cache_set(self, key: str, found: Any, seconds: float) -> None:
-        self.cache[key] = found
 
 
 def found(client: Client, text: str = "", **settings: Any) -> str:

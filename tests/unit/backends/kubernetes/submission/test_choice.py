@@ -17,6 +17,7 @@ from ciao_kernel.backends.kubernetes.submission.choice import Choice
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.kube import responses
+from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.model import ApiName, CleanPolicy
 from ciao_kernel.plugins import Plan
 from tests.unit.backends.kubernetes.manifests.test_indexed_manifest import TF, plan_of
@@ -25,6 +26,16 @@ SILENT = (
     'Internal error occurred: failed calling webhook "validator.trainjob.trainer.kubeflow.org": '
     "context deadline exceeded"
 )
+
+
+class Seconds(AnswerCache):
+    """Notes for how long the last answer is kept."""
+
+    seconds = 0.0
+
+    def keep(self, key: str, found: Any, seconds: float) -> None:
+        super().keep(key, found, seconds)
+        self.seconds = seconds
 
 
 class Client:
@@ -47,9 +58,8 @@ class Client:
         pruned: tuple[str, ...] = (),
     ) -> None:
         self.runtimes, self.pruned, self.tried = runtimes, pruned, 0
-        self.kept: dict[str, Any] = {}
+        self.cache = Seconds()
         self.full = self.silent = False
-        self.seconds = 0.0
         self.kinds, self.minor = kinds, minor
         self.trainer, self.may, self.grants = trainer, may, grants
 
@@ -65,13 +75,6 @@ class Client:
             raise Refused(f"it {RUNTIME_FIRST}", code=403)
         spec = {key: value for key, value in body["spec"].items() if key not in self.pruned}
         return {**body, "spec": spec}
-
-    def cache_get(self, key: str) -> Any:
-        return self.kept.get(key)
-
-    def cache_set(self, key: str, found: Any, seconds: float) -> None:
-        self.kept[key] = found
-        self.seconds = seconds
 
     async def known(self, path: str, body: Any = None) -> Any:
         if path == "/version":
@@ -305,12 +308,12 @@ def test_a_runtime_of_the_cluster_that_does_not_suffice_is_named() -> None:
     full = Client(trainer=True, may=("trainjobs",))
     full.full = True
     assert "ciao-tensorflow is refused: exceeded quota: small)" in choose(TF, full).notice
-    usual, full.silent = full.seconds, True
-    full.kept.clear()
+    usual, full.silent = full.cache.seconds, True
+    full.cache.clear()
     silent = choose(TF, full)
     assert silent.api is JOB
     assert "ciao-tensorflow is refused: the webhook validator.trainjob" in silent.notice
-    assert full.seconds > 5 * usual  # not every cell waits for it
+    assert full.cache.seconds > 5 * usual  # not every cell waits for it
     nobody = Client(trainer=True, may=(), runtimes=("ciao-tensorflow",))
     assert choose(TF, nobody).api is JOB
     assert nobody.tried == 0
