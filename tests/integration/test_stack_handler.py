@@ -20,7 +20,7 @@ import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
 from ciao_kernel.delivery.inspection import answers, process_state, sampler, stack_reader
-from ciao_kernel.frameworks import jax_rank
+from ciao_kernel.frameworks import in_process, jax_rank, mpi_rank
 from ciao_kernel.model import Source, SourceFile
 from ciao_kernel.model.stacks import Answer, ProcessStacks
 
@@ -146,6 +146,29 @@ def test_a_stack_shows_the_program_without_its_call(programs: Programs) -> None:
     (one,) = programs.until(lambda all_: [*lines(all_[0]).values()] == [(3, "time.sleep(1000)")])
     (thread,) = one.threads
     assert [frame.line for frame in thread.frames] == [3, 5]
+
+
+CALLERS = {"jax": jax_rank.CALLER, "mpi": mpi_rank.CALLER}
+
+
+@pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+def test_a_stack_in_c_and_a_profile_show_the_program_without_its_call(
+    programs: Programs, caller: in_process.Caller
+) -> None:
+    _, *options, _ = caller.command(PYTHON, ("program.py",))
+    started = programs.start(IN_C, *options)
+    (one,) = programs.until(lambda all_: [*lines(all_[0]).values()] and all_[0].answer is Answer.C)
+    (thread,) = one.threads
+    program = (str(programs.folder / "program0.py"), 3, "<module>")
+    assert [(frame.file, frame.line, frame.function) for frame in thread.frames] == [program]
+    found: list[dict[str, Any]] = []
+    until = time.monotonic() + PATIENCE
+    while not (found and found[0]["stacks"]):
+        found = sampler.sample(programs.mark, str(programs.folder), 0.5, _slept)
+        assert time.monotonic() < until
+    (told,) = found
+    assert {tuple(frame[:3]) for frame in told["frames"]} == {program}
+    assert started.poll() is None
 
 
 def test_the_program_for_a_pod_asks_as_well(programs: Programs) -> None:

@@ -10,6 +10,12 @@ from typing import Any
 
 _FRAME = '  File "'
 """Begin of a line of faulthandler with a call: ``  File "a.py", line 3 in work``."""
+_CALLS = (
+    [["<string>", "run_file"], ["<string>", "run"], ["<string>", "<module>"]],
+    [["<string>", "run_module"], ["<string>", "run"], ["<string>", "<module>"]],
+)
+"""File and function of ciao's frames that call the program in some frameworks
+(frameworks/in_process.py), innermost first: a text has no name of their module."""
 
 
 def answered(line: str) -> list[Any]:
@@ -25,11 +31,17 @@ def answered(line: str) -> list[Any]:
 
 
 def dumped(text: str) -> list[Any]:
-    """Return the frames that faulthandler has written, innermost first."""
+    """Return the frames that faulthandler has written, innermost first.
+
+    The frames of ciao's call of the program, which are the outermost ones, are left out.
+    """
     found = []
     for line in text[: text.rfind("\n") + 1].splitlines():
         path, _, rest = line[len(_FRAME) :].partition('", line ')
         number, _, name = rest.partition(" in ")
         if line.startswith(_FRAME) and number.isdigit():
             found.append([path, int(number), name])
+    # Alone they say that the program is still being read.
+    if len(found) > 3 and [[path, name] for path, _, name in found[-3:]] in _CALLS:
+        del found[-3:]
     return found
