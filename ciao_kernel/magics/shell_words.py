@@ -92,6 +92,19 @@ def has_unquoted(text: str, sign: str) -> bool:
     return any(sign in part[0] for part in _PART.finditer(text) if part.lastgroup == "plain")
 
 
+def split_at(text: str, sign: str) -> list[str]:
+    """Split a text at a character outside of quotes; the parts keep their quotes."""
+    found, start = [], 0
+    for part in _PART.finditer(text) if sign in text else ():
+        if part.lastgroup == "plain":
+            *ended, _ = part[0].split(sign)
+            for one in ended:
+                end = max(start, part.start()) + len(one)
+                found.append(text[start:end])
+                start = end + len(sign)
+    return [*found, text[start:]]
+
+
 def one_word(text: str, expected: str) -> str:
     """Return the only word of a text, without quotes; otherwise raise ValueError(expected)."""
     found = words(text)

@@ -7,8 +7,10 @@ the header of each job, so this module imports neither the table of directives n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
+from ciao_kernel.magics.shell_words import split_at
 from ciao_kernel.magics.value_types import Choice
 
 _Value_co = TypeVar("_Value_co", covariant=True)
@@ -30,7 +32,7 @@ def text(header: str, name: str) -> str | None:
         header: The stored header.
         name: The directive, without ``%``.
     """
-    for line in header.splitlines():
+    for line in _lines(header):
         found, _, written = line.partition("=")
         if found == f"%{name}":
             return written
@@ -73,17 +75,28 @@ def of_role(header: str, name: str, role: str) -> str | None:
 
     Args:
         header: The stored header.
-        name: A directive whose value has no semicolon, without ``%``.
+        name: The directive, without ``%``.
         role: The role.
 
     Returns:
         The text; None if the header has neither.
     """
-    for line in header.splitlines():
-        first, *own = line.split(";")
+    for line in _lines(header):
+        first, *own = _directives(line)
         if first.startswith(f"%{role}=") and (found := text("\n".join(own), name)) is not None:
             return found
     return text(header, name)
+
+
+def of_all_roles(header: str, name: str) -> list[str]:
+    """Return the values of a resource as they are written, of all roles and of single ones.
+
+    Args:
+        header: The stored header.
+        name: The directive, without ``%``.
+    """
+    found = (text(one, name) for line in _lines(header) for one in _directives(line))
+    return [one for one in found if one is not None]
 
 
 def names(header: str) -> set[str]:
@@ -92,5 +105,16 @@ def names(header: str) -> set[str]:
     Args:
         header: The stored header.
     """
-    pieces = (piece for line in header.splitlines() for piece in line.split(";"))
-    return {piece.partition("=")[0].strip().removeprefix("%") for piece in pieces}
+    found = (one for line in _lines(header) for one in _directives(line))
+    return {one.partition("=")[0].rstrip().removeprefix("%") for one in found}
+
+
+def _lines(header: str) -> Iterator[str]:
+    # Not splitlines(): a value may have a form feed, or another character that ends lines there.
+    return filter(None, header.split("\n"))
+
+
+def _directives(line: str) -> list[str]:
+    """Return the directives of a line: one, or a role and what is for its replicas alone."""
+    first, *own = map(str.strip, split_at(line, ";"))
+    return [first, *(one for one in own if one.startswith("%"))]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.value_types import Choice
 
 _CHOICES = ("on", "off")
-_GPU = re.compile(r"%gpu=(?!0(?:;|$))", re.M)
 
 
 def directives() -> list[Directive]:
@@ -45,4 +42,4 @@ def has_gpus(header: str) -> bool:
     Args:
         header: The job's stored header.
     """
-    return bool(_GPU.search(header))
+    return any(one != "0" for one in stored_header.of_all_roles(header, "gpu"))

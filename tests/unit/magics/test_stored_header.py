@@ -10,6 +10,7 @@ from ciao_kernel.magics.directives import surviving, warm
 from ciao_kernel.magics.numeric_types import Count
 from ciao_kernel.magics.parse import parse
 from ciao_kernel.magics.render import render
+from ciao_kernel.magics.shell_words import split_at
 from ciao_kernel.magics.value_types import Word
 from ciao_kernel.model import Job
 from ciao_kernel.session.plugin_registry import Registry
@@ -80,6 +81,44 @@ def test_a_role_has_its_own_resource_or_that_of_all_roles() -> None:
 def test_names_are_also_those_behind_a_role() -> None:
     header = stored("%worker=2;%memory=1Gi", "%detach", "%args=%image=x")
     assert stored_header.names(header) == {"framework", "worker", "memory", "detach", "args"}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("%args='a;image=b'", "args"),
+        ("%args='a;%image=b'", "args"),
+        ("%args=a\\;%image=b", "args"),
+        ("%args='x' 'a;%image=b' \"it's;%image=c\"", "args"),
+        ("%args=a;image=b", "args"),
+        ("%envvar=A='b;%image=c'", "envvar"),
+        ("%args='a\x0c%image=b'", "args"),
+        ("%args='a\u2028%image=b'", "args"),
+    ],
+)
+def test_a_value_in_quotes_names_no_directive(line: str, name: str) -> None:
+    header = stored("%worker=1", line)
+    assert stored_header.names(header) == {"framework", "worker", name}
+    assert stored_header.text(header, "image") is None
+    assert stored_header.of_all_roles(header, "image") == []
+
+
+def test_a_value_in_quotes_is_no_resource_of_a_role() -> None:
+    header = stored("%worker=1;%volume='old:/a;%memory=3Gi';%cpu=2")
+    assert stored_header.names(header) == {"framework", "worker", "volume", "cpu"}
+    assert stored_header.of_role(header, "memory", "worker") is None
+    assert stored_header.of_role(header, "cpu", "worker") == "2"
+
+
+def test_resources_of_all_roles_and_of_single_ones() -> None:
+    header = stored("%gpu=1", "%ps=1;%gpu=0", "%worker=2;%cpu=1;%gpu=2")
+    assert stored_header.of_all_roles(header, "gpu") == ["1", "0", "2"]
+
+
+def test_a_text_is_split_at_signs_outside_of_quotes() -> None:
+    assert split_at("a;b';c'\\;d;;\";\"e", ";") == ["a", "b';c'\\;d", "", '";"e']
+    assert split_at("a 'b;c d;", ";") == ["a 'b", "c d", ""]  # a quote that is never closed is text
+    assert split_at("", ";") == [""]
 
 
 def test_a_job_that_is_found_has_what_its_header_asks_for() -> None:

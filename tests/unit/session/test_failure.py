@@ -1306,6 +1306,8 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
         ("%packages=einops\n%image=x\n", "x: not found", "The image was built for this cell;"),
         ("%packages=einops==0.8\n", "x: not found", "The image was built for this cell;"),
         ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "names no %image"),
+        ("%worker=2\n%args='a;image=b'\n", "x: not found", "names no %image"),
+        ("%worker=2\n%envvar=A='b;%image=c'\n", "x: not found", "names no %image"),
     ],
 )
 @pytest.mark.parametrize(

@@ -291,7 +291,15 @@ def test_of_many_replicas_there_are_no_lasting_commands() -> None:
 
 @pytest.mark.parametrize(
     ("line", "has"),
-    [("%worker=2;%gpu=1", True), ("%gpu=amd.com/gpu:2", True), ("%gpu=0", False), ("", False)],
+    [
+        ("%worker=2;%gpu=1", True),
+        ("%gpu=amd.com/gpu:2", True),
+        ("%gpu=0", False),
+        ("%worker=2;%gpu=0;%cpu=1", False),
+        ("%args='a;%gpu=1'", False),
+        ("%args=%gpu=1", False),
+        ("", False),
+    ],
 )
 def test_a_header_that_asks_for_gpus(line: str, has: bool) -> None:
     assert usage_columns.has_gpus(f"%framework=python\n{line}\n%cpu=1\n") is has
