@@ -7,6 +7,7 @@ writer in a pod (value_formats.py) therefore uses none of it, as far as the form
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ _WIDTH, _OFFSET = 8, 4
 _FACTOR, _ALWAYS = 8, 1 << 30
 """Bytes in memory for each byte of a file, as of truth values, and bytes that any file may have:
 missing values take nearly no bytes of it."""
+_FOOTER, _OF_FOOTER = 1 << 24, 1 << 8
+"""Bytes that any footer may have, that of 30,000 columns, and bytes in memory for each one of a
+longer footer: a part of a column takes 683, and three in a footer that was made by hand."""
+_END = 8
+"""Bytes behind a footer: its length, and the mark of the format."""
 
 
 def check(path: Path, always: int = _ALWAYS) -> None:
@@ -29,22 +35,57 @@ def check(path: Path, always: int = _ALWAYS) -> None:
 
     Raises:
         ImportError: pyarrow is missing.
+        OSError: The footer claims more than it has.
         ValueError: The file is refused, or is no Parquet (ArrowInvalid).
     """
-    from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-    size, about = path.stat().st_size, parquet.read_metadata(path)
+    size, about = path.stat().st_size, footer(path)
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     widths = [_width(about.schema.column(number)) for number in range(about.num_columns)]
     columns = [(width, one.column(at)) for one in groups for at, width in enumerate(widths)]
     for _, column in columns:
-        if column.compression != "UNCOMPRESSED" or not _PLAIN.issuperset(column.encodings):
+        plain = _PLAIN.issuperset(column.encodings) and not column.has_dictionary_page
+        if column.compression != "UNCOMPRESSED" or not plain:
             raise _refusal(path, "is compressed")
-    # Columns may share bytes of the file.
-    if sum(column.total_compressed_size for _, column in columns) > size:
+    sizes = [column.total_compressed_size for _, column in columns]
+    # Columns may share bytes of the file. A count below zero would hide another one in a sum, and
+    # pyarrow makes room for the rows of a group before it reads its values.
+    if sum(sizes) > size or min(sizes, default=0) < 0 or any(map(_lacks_values, groups)):
         raise ValueError(f"{path.name} is damaged")
     if sum(width * column.num_values for width, column in columns) > _FACTOR * size + always:
         raise _refusal(path, f"has too many values for its {size:,} bytes")
+
+
+def footer(path: Path) -> Any:
+    """Return what a file says of its columns and rows, as pyarrow reads it.
+
+    The footer gives the length of each of its lists, and pyarrow makes room for all of a list
+    before it reads the first entry.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ImportError: pyarrow is missing.
+        OSError: The footer claims more than it has.
+        ValueError: The footer is refused, or the file is no Parquet (ArrowInvalid).
+    """
+    from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _END))
+        length = int.from_bytes(file.read(4), "little")
+    if _FOOTER < length < size and _OF_FOOTER * length > _FACTOR * size:
+        raise _refusal(path, f"has a footer of {length:,} bytes")
+    entries = max(1, min(length, size))  # each takes a byte, or more
+    with parquet.ParquetFile(path, thrift_container_size_limit=entries) as opened:
+        return opened.metadata
+
+
+def _lacks_values(group: Any) -> bool:
+    """Return whether a column of a group has less values than rows: a missing one counts too."""
+    counts = [group.column(at).num_values for at in range(group.num_columns)]
+    return group.num_rows < 0 or any(count < group.num_rows for count in counts)
 
 
 def _refusal(path: Path, why: str) -> ValueError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from ciao_kernel.delivery.output import parquet_check
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.redaction import scrub
 from ciao_kernel.visible_text import short, visible
@@ -71,10 +72,8 @@ def _read(path: Path) -> str:
         with safe_open(path, framework="np") as tensors:
             return _names(list(tensors.keys()))
     if path.suffix == ".parquet":
-        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-        head = parquet.read_schema(path)
-        rows = parquet.read_metadata(path).num_rows
+        about = parquet_check.footer(path)
+        rows, head = about.num_rows, about.schema.to_arrow_schema()
         names = ", ".join(name for name in head.names if not name.startswith("__index_level_"))
         return f"{rows:,} {'row' if rows == 1 else 'rows'} ({names})"
     if path.suffix == ".json" and path.stat().st_size <= _LARGEST:
