@@ -7,6 +7,7 @@ the pod has sent by itself.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
+from ciao_kernel.background import cancel_all
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.fetch import Fetch
@@ -24,12 +26,15 @@ from ciao_kernel.delivery.replica_fetch import why_kept
 from ciao_kernel.delivery.transfers import Execute, python_of
 from ciao_kernel.errors import BackendError, CiaoError
 from ciao_kernel.magics.directives import outputs, stored_volumes
-from ciao_kernel.model import Job, Notice, Replica
+from ciao_kernel.model import Event, Job, Notice, Progress, Replica
 from ciao_kernel.model.outputs import OUTPUT_FOLDER, OutputWay
 from ciao_kernel.plugins import Backend, Emit, Sending, SentFiles, Step
 from ciao_kernel.session import returned_values
 from ciao_kernel.session.warm import found_runs, logged_files
 from ciao_kernel.session.warm.logged_files import Logged
+
+_AT_ONCE = 4
+"""Replicas whose files are fetched at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,9 @@ async def fetch(
     emit: Emit,
     run: int | None = None,
 ) -> Fetched:
-    """Fetch files from pods into the job's folder on this machine.
+    """Fetch files from pods into the job's folder on this machine, from some of them at once.
+
+    What is said, and where equal files go, is as if one came after the other.
 
     Args:
         backend: The job's backend.
@@ -75,32 +82,81 @@ async def fetch(
     private_files.make_folders(folder, Path(job.files))
     values = None if job.warm_run else results.folders(job.header, Path(job.files))
     returned = ReturnedFiles(folder, job.tries, values)
-    faults: list[CiaoError] = []
-    for replica in replicas:
+    returned.expect(replicas)
+    room, claim, turns = asyncio.Semaphore(_AT_ONCE), asyncio.Lock(), _Turns(emit, len(replicas))
+
+    async def bring(replica: Replica, tell: Emit) -> tuple[CiaoError | None, Sequence[Event]]:
+        """Fetch the files of one replica; return why nothing came, and what is to be said."""
         logged: Logged | None = None
         try:
-            if job.warm_run:
-                logged = await logged_files.fetch(backend, job, replica, job.warm_run, words)
-            if logged is None or not logged.arrived:
+            async with room:
+                if job.warm_run:
+                    logged = await logged_files.fetch(backend, job, replica, job.warm_run, words)
+                if logged is not None and logged.arrived:
+                    return None, logged.said
                 # Where the replica still lives, it has what was too much for its log.
                 if not has_folder:
                     raise _gone(job, replica)
                 asked = words or default_words(job)
                 asked = (*asked, *(results.file_words(job.header) if values else ()))
-                await _fetch_one(backend, job, replica, asked, returned, settings, emit)
-                continue
+                await _fetch_one(backend, job, replica, asked, returned, settings, tell, claim)
         except CiaoError as error:
-            if logged is None:
-                faults.append(error)
-                continue
-        for event in logged.said:
-            emit(event)
-        returned = ReturnedFiles(folder, job.tries, values)
+            return (error, ()) if logged is None else (None, logged.said)
+        return None, ()
+
+    async def bring_in_turn(at: int) -> CiaoError | None:
+        fault, said = await bring(replicas[at], partial(turns.emit, at))
+        turns.end(at, said)
+        return fault
+
+    tasks = [asyncio.ensure_future(bring_in_turn(at)) for at in range(len(replicas))]
+    try:
+        faults = [fault for fault in await asyncio.gather(*tasks) if fault is not None]
+    finally:
+        await cancel_all(tasks)
     if len(faults) == len(replicas):
         raise faults[0]
     for fault in faults:
         emit(Notice(fault.message))
+    returned = ReturnedFiles(folder, job.tries, values)  # with what came by logs
     return Fetched(tuple(returned_values.of_pods(job, returned, words)), _missing(returned, words))
+
+
+class _Turns:
+    """Emits what is said of some replicas in their order, while they are worked on at once.
+
+    Args:
+        emit: Receives the events.
+        count: How many replicas there are.
+    """
+
+    def __init__(self, emit: Emit, count: int) -> None:
+        self._emit, self._first = emit, 0
+        self._held: list[list[Event]] = [[] for _ in range(count)]
+        self._over = [False] * count
+
+    def emit(self, at: int, event: Event) -> None:
+        """Emit an event of a replica when it is its turn; how far it is can be said at any time.
+
+        Args:
+            at: The place of the replica in their order.
+            event: The event.
+        """
+        if at == self._first or isinstance(event, Progress):
+            self._emit(event)
+        else:
+            self._held[at].append(event)
+
+    def end(self, at: int, said: Sequence[Event]) -> None:
+        """Emit the last events of a replica, and go on with the next ones."""
+        for event in said:
+            self.emit(at, event)
+        self._over[at] = True
+        while self._first < len(self._over) and self._over[self._first]:
+            self._first += 1
+            if self._first < len(self._held):
+                for event in self._held[self._first]:
+                    self._emit(event)
 
 
 def found_here(job: Job, words: Sequence[str]) -> Fetched:
@@ -149,6 +205,7 @@ async def _fetch_one(
     returned: ReturnedFiles,
     settings: Settings,
     emit: Emit,
+    claim: asyncio.Lock,
 ) -> None:
     """Fetch the files of one replica: from its pod, or what it has sent at its end."""
     try:
@@ -171,6 +228,8 @@ async def _fetch_one(
             emit(Notice(f"{replica} has ended, and gives the files of %output alone."))
         words = kept
     async with contextlib.AsyncExitStack() as at_end:
+        if way is OutputWay.CLAIM:  # some claims can be mounted by one pod alone
+            await at_end.enter_async_context(claim)
         if sent is not None and sent.close is not None:
             at_end.push_async_callback(sent.close)
         if sent is not None and pod and returned.has_all(replica, pod):

@@ -56,7 +56,22 @@ class ReturnedFiles:
     @property
     def known(self) -> bool:
         """Return whether the files of some replica were fetched."""
-        return bool(self._record.replicas)
+        told = self._record.replicas.values()
+        return any(one["files"] or "missing" in one for one in told)
+
+    def expect(self, replicas: Iterable[Replica]) -> None:
+        """Give replicas their order before the files of some come at once.
+
+        Where several have one file, and another replica has a different one of that path, it goes
+        to the folder of the first.
+
+        Args:
+            replicas: The replicas, in that order.
+        """
+        if new := [str(one) for one in replicas if str(one) not in self._record.replicas]:
+            with self._record.changing():
+                for one in new:
+                    self._record.of(one)
 
     def receiver(self, replica: Replica) -> _Receiver:
         """Return what takes the files of a replica."""

@@ -35,6 +35,18 @@ def test_a_file_of_one_replica_keeps_its_path(tmp_path: Path) -> None:
     assert (one.at, one.size, one.replicas) == ("model/net.pt", 5, ("worker-0",))
 
 
+def test_replicas_that_are_expected_gave_nothing_yet(tmp_path: Path) -> None:
+    returned = ReturnedFiles(tmp_path)
+    returned.expect([FIRST, SECOND])
+    again = ReturnedFiles(tmp_path)
+    assert (again.known, again.files(), again.missing()) == (False, [], ())
+    assert not again.has_some(FIRST)
+    assert not again.has_all(FIRST, "pod")
+    again.note(FIRST, Listing())
+    again.expect([FIRST])
+    assert (again.known, again.has_some(FIRST)) == (True, True)
+
+
 def test_two_who_take_the_files_of_one_job_lose_nothing_of_each_other(tmp_path: Path) -> None:
     ours, theirs = ReturnedFiles(tmp_path), ReturnedFiles(tmp_path)
     digests = {text: hashlib.sha256(text.encode()).hexdigest() for text in ("a", "b", "c")}
