@@ -27,14 +27,26 @@ class Pod:
         self.number = int(labels.get("training.kubeflow.org/replica-index") or labels[_INDEX])
         """Its index, in its role or in an Indexed Job."""
         self.log = PodLog()
+        self.previous: PodLog | None = None
+        """The log of its container before the last restart."""
+        self.restarts = 0
         self.clock = clock
         self.source = ""
         """The text of its ConfigMaps."""
+
+    @property
+    def container(self) -> str:
+        """The id of its container, which runs or has ended."""
+        return f"c://{self.name}" + (f"-{self.restarts}" if self.restarts else "")
 
     def print(self, *lines: str) -> None:
         """Write lines, at the node's time of now."""
         now = int(self.clock() * 1e9)
         self.log.write((now, line.encode()) for line in lines)
+
+    def begin_anew(self) -> None:
+        """Begin the log of the next container."""
+        self.previous, self.log, self.restarts = self.log, PodLog(), self.restarts + 1
 
 
 Program = Callable[[Pod], Awaitable[int]]

@@ -137,6 +137,14 @@ class ApiServer:
 
         self.call(gone)
 
+    def end_container(self, pod: str) -> None:
+        """Let the container of a pod fail. Its program goes on, for the next container."""
+        self.call(lambda: self._end_container(pod))
+
+    def start_container(self, pod: str) -> None:
+        """Start the container of a pod again that has failed, as a kubelet does."""
+        self.call(lambda: self._start_container(pod))
+
     def evict(self, pod: str) -> None:
         """Do what a POST to a pod's ``eviction`` does."""
         self.call(lambda: self._evict(pod))
@@ -274,12 +282,15 @@ class ApiServer:
         if (pod := self.pods.get(name)) is None:
             raise Refusal(400, "BadRequest", "the container is waiting to start")
         query = request.query
+        log = pod.previous if query.get("previous") == "true" else pod.log
+        if log is None:
+            raise Refusal(400, "BadRequest", "previous terminated container not found")
         answer = web.StreamResponse()
         await answer.prepare(request)
         limit = int(query.get("limitBytes", "0"))
         tail = int(query["tailLines"]) if "tailLines" in query else None
         follows = query.get("follow") == "true"
-        found = pod.log.answer(query.get("sinceTime", ""), follow=follows, tail=tail)
+        found = log.answer(query.get("sinceTime", ""), follow=follows, tail=tail)
         with contextlib.suppress(ConnectionError):
             async for piece in found:
                 await answer.write(piece[:limit] if limit else piece)
@@ -424,26 +435,53 @@ class ApiServer:
     async def _run(self, name: str) -> None:
         """Run a pod to its end; it stays unless it was deleted."""
         pod, spec = self.pods[name], self.store.get("pods", name)["spec"]
-        container = str(spec["containers"][0]["name"])
-        one = {"name": container, "restartCount": 0, "containerID": f"c://{name}"}
-        began = {"running": {"startedAt": self.now()}}
-        status: Object = {"phase": "Running", "containerStatuses": [{**one, "state": began}]}
         try:
             pod.source = await self._mounted(spec)
-            self.store.merge("pods", name, {"spec": {"nodeName": "node"}, "status": status})
+            self._tell(pod, "Running", self._began())
             code = await self.program(pod)
         except asyncio.CancelledError:
             code = 143
         pod.log.end()
-        ended = {"exitCode": code, "finishedAt": self.now(), "containerID": one["containerID"]}
-        ended["reason"] = "Error" if code else "Completed"
-        status = {"phase": "Failed" if code else "Succeeded"}
-        status["containerStatuses"] = [{**one, "state": {"terminated": ended}}]
         with contextlib.suppress(Refusal):
-            item = self.store.merge("pods", name, {"status": status})
+            phase = "Failed" if code else "Succeeded"
+            item = self._tell(pod, phase, self._ended(pod, code))
             del self._running[name]
             if item["metadata"].get("deletionTimestamp"):
                 self._loop.call_later(0.2, self._forget, name, item["metadata"]["uid"])
+
+    def _end_container(self, name: str) -> None:
+        pod = self.pods[name]
+        pod.log.end()
+        self.store.merge("pods", name, {"spec": {"restartPolicy": "OnFailure"}})
+        self._tell(pod, "Running", self._ended(pod, 1))
+
+    def _start_container(self, name: str) -> None:
+        pod = self.pods[name]
+        last = self._ended(pod, 1)
+        pod.begin_anew()
+        self._tell(pod, "Running", self._began(), last)
+
+    def _began(self) -> Object:
+        return {"running": {"startedAt": self.now()}}
+
+    def _ended(self, pod: Pod, code: int) -> Object:
+        ended = {"exitCode": code, "finishedAt": self.now(), "containerID": pod.container}
+        return {"terminated": {**ended, "reason": "Error" if code else "Completed"}}
+
+    def _tell(self, pod: Pod, phase: str, state: Object, last: Object | None = None) -> Object:
+        """Write the status of a pod and its container."""
+        item = self.store.get("pods", pod.name)
+        known = (item["status"].get("containerStatuses") or [{}])[0].get("lastState", {})
+        one = {
+            "name": str(item["spec"]["containers"][0]["name"]),
+            "restartCount": pod.restarts,
+            "containerID": pod.container,
+            "state": state,
+            "lastState": known if last is None else last,
+        }
+        status = {"phase": phase, "containerStatuses": [one]}
+        change = {"spec": {"nodeName": "node"}, "status": status}
+        return self.store.merge("pods", pod.name, change)
 
     async def _mounted(self, spec: Object) -> str:
         """Wait for the ConfigMaps that a pod mounts, and return their text."""
