@@ -111,7 +111,11 @@ async def fetch(
 
     tasks = [asyncio.ensure_future(bring_in_turn(at)) for at in range(len(replicas))]
     try:
-        faults = [fault for fault in await asyncio.gather(*tasks) if fault is not None]
+        # Not gather(): it cancels too, and a fetch that cleans up must be cancelled once.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+        faults = [fault for task in tasks if (fault := task.result()) is not None]
     finally:
         await cancel_all(tasks)
     if len(faults) == len(replicas):

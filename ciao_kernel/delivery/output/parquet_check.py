@@ -19,9 +19,6 @@ _WIDTH, _OFFSET = 8, 4
 _FACTOR, _ALWAYS = 8, 1 << 30
 """Bytes in memory for each byte of a file, as of truth values, and bytes that any file may have:
 missing values take nearly no bytes of it."""
-_FOOTER, _OF_FOOTER = 1 << 24, 1 << 8
-"""Bytes that any footer may have, that of 30,000 columns, and bytes in memory for each one of a
-longer footer: a part of a column takes 683, and three in a footer that was made by hand."""
 _END = 8
 """Bytes behind a footer: its length, and the mark of the format."""
 
@@ -67,7 +64,7 @@ def footer(path: Path) -> Any:
     Raises:
         ImportError: pyarrow is missing.
         OSError: The footer claims more than it has.
-        ValueError: The footer is refused, or the file is no Parquet (ArrowInvalid).
+        ValueError: The file is no Parquet (ArrowInvalid).
     """
     from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -75,8 +72,6 @@ def footer(path: Path) -> Any:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _END))
         length = int.from_bytes(file.read(4), "little")
-    if _FOOTER < length < size and _OF_FOOTER * length > _FACTOR * size:
-        raise _refusal(path, f"has a footer of {length:,} bytes")
     entries = max(1, min(length, size))  # each takes a byte, or more
     with parquet.ParquetFile(path, thrift_container_size_limit=entries) as opened:
         return opened.metadata

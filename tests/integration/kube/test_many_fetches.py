@@ -215,6 +215,33 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_who_cleans_up_is_cancelled_once(tmp_path: Path) -> None:
+    """A second time would leave the pod that reads a claim."""
+
+    async def main() -> None:
+        four, cleaned = asyncio.Event(), []
+
+        async def before(replica: Replica) -> None:
+            if len(backend.began) == 4:
+                four.set()
+            try:
+                await asyncio.sleep(PATIENCE)
+            finally:
+                await asyncio.sleep(0.1 * replica.index)
+                cleaned.append(replica.index)
+
+        backend = Backend(tmp_path, before)
+        task = asyncio.ensure_future(fetch(backend))
+        async with asyncio.timeout(PATIENCE / 2):
+            await four.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert cleaned == [0, 1, 2, 3]
+
+    asyncio.run(main())
+
+
 def test_an_error_of_this_machine_ends_all(tmp_path: Path) -> None:
     async def main() -> None:
         async def before(replica: Replica) -> None:

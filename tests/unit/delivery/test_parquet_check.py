@@ -171,14 +171,3 @@ def test_lists_that_are_longer_than_the_footer_take_no_memory(missing: Path, cla
     with pytest.raises(OSError, match="size limit"):
         parquet_check.check(missing)
     assert result_views.text("value", missing, "pandas.DataFrame").startswith("DataFrame (")
-
-
-def test_a_long_footer_needs_a_long_file(missing: Path) -> None:
-    length = parquet_check._FOOTER + 1
-    with_footer(missing, lambda _: bytes(length))
-    with pytest.raises(ValueError, match=r"value\.parquet has a footer of 16,777,217 bytes") as one:
-        parquet_check.check(missing)
-    assert "if you trust the job" in one.value.__notes__[0]
-    with_footer(missing, lambda _: bytes(length - 1))
-    with pytest.raises(OSError, match="thrift"):  # it is read
-        parquet_check.check(missing)
