@@ -23,7 +23,7 @@ from ciao_kernel.commands.shared_arguments import (
 from ciao_kernel.display.lines import NO_LIMIT, Prefixer
 from ciao_kernel.errors import BackendError, JobFailed, JobStopped, UsageError
 from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Replica
-from ciao_kernel.model.queries import LogOptions, last_lines
+from ciao_kernel.model.queries import LogOptions, count_lines, last_lines
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.session.warm import logs as warm_logs
 
@@ -180,16 +180,12 @@ async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int
         # Only lines of the container itself have a time: not those that were saved here.
         own = await warm_logs.read(backend, job, replica, LogOptions(timestamps=True))
     data = await warm_logs.read(backend, job, replica, LogOptions(followed=True))
-    saved = data.removesuffix(last_lines(data, _count(own)))
+    saved = data.removesuffix(last_lines(data, count_lines(own)))
     if before not in saved:  # a saved log has the lines of all containers
         data = before + data
     # An unfinished line is a new line: the rest of it is still to come.
     whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
     return max(0, whole - max(0, tail - unfinished))
-
-
-def _count(data: bytes) -> int:
-    return data.count(b"\n") + (data[-1:] not in (b"\n", b""))
 
 
 class _Tail:

@@ -64,6 +64,11 @@ class LogOptions:
 WHOLE_LOG = LogOptions()
 
 
+def count_lines(data: bytes) -> int:
+    """Return the number of lines of a log; its final line may lack a line feed."""
+    return data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+
+
 def last_lines(data: bytes, number: int) -> bytes:
     """Return the last lines of a log; its final line may lack a line feed."""
     lines = data.split(b"\n")  # not splitlines(): progress bars are full of carriage returns

@@ -150,7 +150,7 @@ class Launcher:
                 self._claims.add(name, taken, visible_devices(replicas))
             private_files.make_folder(folder.logs)
             folder.make_reserve()
-            folder.write_job(self._record(plan, artifact, mark, replicas, outlive))
+            folder.write_job(self._record(plan, artifact, name, mark, replicas, outlive))
             supervisor_start.begin(started[0])
             await supervisor_start.wait_until_running(folder, started[0], len(replicas))
         except BaseException as error:
@@ -223,6 +223,7 @@ class Launcher:
         self,
         plan: Plan,
         artifact: Artifact,
+        name: str,
         mark: str,
         replicas: tuple[ReplicaPlan, ...],
         outlive: bool,
@@ -233,7 +234,7 @@ class Launcher:
         never_end = endless_roles(framework, spec.serve)
         return {
             "id": mark,
-            "name": mark.rpartition("-")[0],
+            "name": name,
             "host": self._host.identity,
             "framework": framework.name,
             "header": plan.header,

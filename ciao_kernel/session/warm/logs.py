@@ -17,7 +17,7 @@ from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.directives import outputs, warm
 from ciao_kernel.model import Event, Job, Output, Replica, Status
-from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, count_lines, last_lines
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session.warm.found_runs import refuse_unless_warm
 from ciao_kernel.session.warm.logged_files import LoggedFiles
@@ -125,7 +125,7 @@ async def _without_markers(
                         yield notice
             tail = b"" if event.tail.startswith(b"\x1e") else event.tail
             if data or tail:
-                lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+                lines = count_lines(data)
                 yield Output(event.replica, data, lines, tail)
     finally:
         if isinstance(events, AsyncGenerator):
@@ -145,7 +145,7 @@ async def _without_breakpoints(
                 if data is event.data and tail == event.tail:
                     yield event
                 elif data or tail:
-                    lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+                    lines = count_lines(data)
                     yield Output(event.replica, data, lines, tail)
                 for one in found:
                     receive(event.replica, one)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ciao_kernel.delivery.warm.sending import Packed
 from ciao_kernel.model import Event, Job, Output, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.queries import count_lines
 from ciao_kernel.plugins import Plan
 from ciao_kernel.session.warm.files import RunFiles
 
@@ -154,7 +155,7 @@ class Run:
 
     def output(self, replica: Replica, data: bytes, tail: bytes = b"") -> None:
         """Pass lines on."""
-        lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+        lines = count_lines(data)
         self._events.put_nowait(Output(replica, data, lines, tail))
 
     def end(self, replica: Replica, marker: dict[str, Any]) -> None:
