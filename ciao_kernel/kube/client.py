@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
@@ -22,6 +23,7 @@ from ciao_kernel.kube.answer_cache import AnswerCache
 from ciao_kernel.kube.connections import Connections
 from ciao_kernel.kube.object_shape import Object as Object
 from ciao_kernel.kube.object_shape import part
+from ciao_kernel.kube.refused_credentials import RefusedCredentials
 from ciao_kernel.kube.responses import refused as refused
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.kube.transport import ANSWER, CONNECT, Transport
@@ -103,9 +105,8 @@ class Client:
             async with self.request("GET", path, query, timeout=timeout) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise connection_faults.away(error, self.access)[
-                0
-            ] from None  # error may quote a password
+            fault, _ = connection_faults.away(error, self.access)
+            raise fault from None  # error may quote a password
         if answer.status >= 300:
             raise refused(answer.status, data, path)
         return data
@@ -136,7 +137,13 @@ class Client:
             raise
 
     async def create(
-        self, path: str, body: Object, *, dry_run: bool = False, awaits_webhooks: bool = True
+        self,
+        path: str,
+        body: Object,
+        *,
+        dry_run: bool = False,
+        awaits_webhooks: bool = True,
+        strict: bool = False,
     ) -> Object:
         """POST an object that has a name.
 
@@ -149,11 +156,13 @@ class Client:
             body: The object.
             dry_run: Let the server check the object only.
             awaits_webhooks: Repeat the POST if the server cannot call a webhook.
+            strict: Refuse fields that the server does not know, which it drops otherwise.
 
         Raises:
             Refused, ClusterFault: As :meth:`get`.
         """
         query = {"dryRun": "All"} if dry_run else {}
+        query |= {"fieldValidation": "Strict"} if strict else {}
         lost = False
 
         def note() -> None:
@@ -237,6 +246,7 @@ class Client:
     ) -> Object:
         began, patience = time.monotonic(), self.patience
         wait, renewed, moved = _FIRST_WAIT, False, False
+        refusals = RefusedCredentials()
         while True:
             again: float | None = None
             shown = self.access
@@ -260,11 +270,10 @@ class Client:
                 if answer.status < 300:
                     return responses.object_of(answer.data, path)
                 refusal = refused(answer.status, answer.data, path)
-                if answer.status == 401:
-                    if renewed:
-                        raise responses.credentials_rejected(refusal, self.access)
-                    renewed = True
-                    await self.renew(shown)
+                if answer.status == 401:  # a server that starts refuses valid credentials too
+                    self.retry_reason, left = str(refusal), began + patience - time.monotonic()
+                    if not await refusals.renew(partial(self.renew, shown), left):
+                        raise responses.credentials_rejected(refusal, shown)
                     continue
                 if not responses.passes(refusal):
                     if answer.status < 400 or responses.is_page(answer.data):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ciao_kernel import log
+from ciao_kernel.background import SharedWork
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.access import Access
 
@@ -57,13 +58,15 @@ class Connections:
         self._opened = False
         """The pool was opened, so GETs need no other connections."""
         self._retired: list[tuple[float, aiohttp.ClientSession]] = []
-        self._opening, self._renewing = asyncio.Lock(), asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._renewing: SharedWork[None] = SharedWork()
         self._failed: tuple[float, Access, ClusterFault] | None = None
         self._tried: Access | None = None
         """Credentials whose renewal before their expiry was already tried."""
 
     async def close(self) -> None:
-        """Close all connections."""
+        """End a renewal that is under way, with its sign-in program, and close all connections."""
+        await self._renewing.close()
         pools = [one for _, one in self._retired]
         if self._pool:
             pools.append(self._pool)
@@ -134,8 +137,10 @@ class Connections:
     async def renew(self, refused: Access) -> None:
         """Reload the credentials: a token expired, or a file was replaced.
 
-        Many requests may be refused at the same moment. The first one reloads; the others wait and
-        share its result. A failure is not retried at once.
+        Many requests may be refused at the same moment. The first one starts the reload, and all
+        share its result. A caller with little time leaves it running for the next one: a sign-in
+        program that was ended with its caller would begin anew, with another page in a browser, for
+        each of them. A failure is not retried at once.
 
         Args:
             refused: Credentials that the server refused; nothing is done if they were already
@@ -144,20 +149,21 @@ class Connections:
         Raises:
             ClusterFault: They cannot be read.
         """
-        async with self._renewing:
-            if self.access is not refused:
-                return
+        while self.access is refused:  # the renewal before may be about to end
             if self._failed and self._failed[1] is refused and time.monotonic() < self._failed[0]:
                 fault = self._failed[2]
                 raise ClusterFault(fault.message, fault.hint)
-            try:
-                self.access = _of_the_same(refused, await self._reload(refused.context))
-            except ClusterFault as fault:
-                self._failed = time.monotonic() + _FAILED, refused, fault
-                raise
-            self._failed = None
-            self._renewed()
-            await self._retire()
+            await self._renewing.run(lambda: self._replace(refused))
+
+    async def _replace(self, refused: Access) -> None:
+        try:
+            self.access = _of_the_same(refused, await self._reload(refused.context))
+        except ClusterFault as fault:
+            self._failed = time.monotonic() + _FAILED, refused, fault
+            raise
+        self._failed = None
+        self._renewed()
+        await self._retire()
 
     async def follow_server(self, shown: Access) -> bool:
         """Read the kubeconfig again if it has changed: the server may be at another address now.
@@ -178,8 +184,8 @@ class Connections:
     async def _renew_before_expiry(self) -> None:
         """Renew credentials that expire soon, before the server refuses them.
 
-        There is one attempt, and only one request waits for it. If it fails, the old credentials
-        may still work for a while; a later refusal is reported.
+        There is one attempt, and only one request waits for it, as long as it has time. If it
+        fails, the old credentials may still work for a while; a later refusal is reported.
         """
         shown = self.access
         if shown is not self._tried and time.time() >= shown.identity.due:

@@ -59,6 +59,7 @@ class LogRequest:
     Attributes:
         end: The end of the answer.
         refusal: The server's error, if it did not send a log.
+        answered: There was an answer with status 200.
         has_new_lines: The answer had new lines.
         shown: The credentials that the server refused, after a 401.
     """
@@ -80,7 +81,7 @@ class LogRequest:
         self._pauses = ReadPauses(pause)
         self.end = End.CUT
         self.refusal: Refused | None = None
-        self.has_new_lines = False
+        self.answered = self.has_new_lines = False
         self.shown: Access | None = None
         self._steps_aside = False
         self._limit: asyncio.Timeout | None = None
@@ -105,7 +106,6 @@ class LogRequest:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT, sock_read=self._read_timeout
         )
-        answered = False
         sent = self._client.access
         try:
             async with self._client.request(
@@ -118,7 +118,7 @@ class LogRequest:
                     text = await answer.text(encoding="utf-8", errors="replace")
                     self.refusal = refused(answer.status, text, self._path)
                     return
-                answered = True
+                self.answered = True
                 async with aclosing(self._pieces(answer)) as found:
                     async for pieces in found:
                         for piece in pieces:
@@ -132,7 +132,7 @@ class LogRequest:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ClusterFault):
             self.end = End.AWAY  # a certificate file may be replaced already, but its key not yet
         except TimeoutError:
-            self.end = End.QUIET if answered else End.CUT
+            self.end = End.QUIET if self.answered else End.CUT
         except (aiohttp.ClientError, OSError):
             self.end = End.CUT
         if self.end is End.WORDS:

@@ -19,6 +19,7 @@ from ciao_kernel.kube.first_lines import FirstLines
 from ciao_kernel.kube.instance_log import InstanceLog
 from ciao_kernel.kube.instances import ContainerInstance
 from ciao_kernel.kube.last_lines import LastLines
+from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
@@ -51,6 +52,7 @@ class ContainerLog:
         pause: Seconds to pause after each read while lines come all the time. It saves most of the
             processor time, and delays lines by up to this time.
         away: Returns whether the API server is known to be away; then no log is given up.
+        denials: The patience with a missing right; None: there is none.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class ContainerLog:
         since: str | None = None,
         pause: float = 0.05,
         away: Callable[[], bool] = lambda: False,
+        denials: Denials | None = None,
     ) -> None:
         self._client = client
         self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
@@ -74,6 +77,7 @@ class ContainerLog:
         self._since = since or ""
         self._pause = pause
         self._away = away
+        self._denials = denials or Denials()
         self._begun_early: dict[str, ResumePosition] = {}
         """Resume positions of instances whose lines came before their status."""
         self._query = {"container": container, "timestamps": "true"}
@@ -89,7 +93,7 @@ class ContainerLog:
         Failed connections are retried without limit; cancel to stop.
 
         Raises:
-            Refused: The user may not read logs.
+            Refused: The user may not read logs, and the right is not waited for.
         """
         known: InstanceLog | None = None
         while one := await self._next(known):
@@ -167,6 +171,8 @@ class ContainerLog:
             if watching is not None:
                 watching.cancel()
         end, replay = request.end, request.replay
+        if request.answered:
+            self._denials.note_log()
         if request.has_new_lines:
             one.note_new_lines()
         if replay.begun and replay.joined:
@@ -188,7 +194,7 @@ class ContainerLog:
         elif end is End.CLEAN:
             one.ended_by = replay
             await self._wait_for_end(one, _SOON if request.has_new_lines else _LATE)
-        elif self._hopeless(one, request, ended):
+        elif await self._hopeless(one, request, ended):
             words = request.refusal.message if request.refusal else "no answer"
             for piece in one.give_up(f"the cluster does not return the log ({words})"):
                 yield piece
@@ -232,11 +238,11 @@ class ContainerLog:
                 return
             await self._shown.changed(within=_LONG_LOOK)
 
-    def _hopeless(self, one: InstanceLog, request: LogRequest, ended: bool) -> bool:
+    async def _hopeless(self, one: InstanceLog, request: LogRequest, ended: bool) -> bool:
         """Return whether the log has been unavailable for too long.
 
         Raises:
-            Refused: The user may not read logs.
+            Refused: The user may not read logs, and the right is not waited for.
         """
         end, refusal = request.end, request.refusal
         if end is End.AWAY or self._away() or (end in _SILENT and not ended):
@@ -245,7 +251,9 @@ class ContainerLog:
         if not one.patience.over(end):
             return False
         if end is End.DENIED and refusal and refusal.code != 401:
-            raise refusal
+            await self._denials.outlast(refusal, ended)
+            one.patience.reset()
+            return False
         # The pod's watch is accepted, so this 401 is the node's own: the API server passes it on
         # (an expired client certificate, github.com/kubernetes/kubernetes/issues/63128).
         return ended

@@ -10,7 +10,10 @@ _BINARY = {"Ti": 1024**4, "Gi": 1024**3, "Mi": 1024**2}
 
 def quantity(text: Any) -> Decimal | None:
     """Parse a quantity of Kubernetes (``500m``, ``1.5Gi``, ``2e3``); None if it is invalid."""
-    # Late: the client library takes a quarter of a second, and only quotas need it.
+    if isinstance(text, str) and text.isdecimal():  # such as the devices of a node
+        return Decimal(text)
+    # Late: the client library takes a quarter of a second, and only quotas, LimitRanges, output and
+    # measurements need it.
     from kubernetes.utils import parse_quantity
 
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from ciao_kernel.errors import ClusterFault
 
@@ -13,7 +15,7 @@ _PAUSE = 1.0
 
 
 class RefusedCredentials:
-    """The refusals since the last accepted request; credentials are renewed after each of them.
+    """The refusals since the last accepted request; a watch renews credentials after each of them.
 
     Attributes:
         fault: Why the last renewal failed; None if it did not.
@@ -42,3 +44,25 @@ class RefusedCredentials:
         New credentials are tried at once. Later renewals wait: each may run the user's program.
         """
         return _PAUSE if self._count > 1 or self.fault else 0.0
+
+    async def renew(self, renew: Callable[[], Awaitable[None]], left: float) -> bool:
+        """Renew the credentials of one request once, then wait; called by :class:`.Client`.
+
+        A further renewal would run the user's program again, which may open a page in a browser
+        each time, and bring no better ones to a server that is not ready.
+
+        Args:
+            renew: Reloads the credentials.
+            left: Seconds in which the request may still be repeated. The renewal needs none.
+
+        Returns:
+            False if the credentials are given up, and a further try would be useless.
+
+        Raises:
+            ClusterFault: The renewal failed.
+        """
+        useless, pause = self.add(), self.pause * (self._count - 1)
+        if useless or pause > max(0.0, left):
+            return False
+        await (renew() if self._count == 1 else asyncio.sleep(pause))
+        return True

@@ -30,7 +30,18 @@ _LONGEST_PAUSE = 10.0
 # for some seconds after each start.
 _WEBHOOK_WORDS = ("failed calling webhook", "failed to call webhook")
 _PASSING_WORDS = (*_WEBHOOK_WORDS, "etcdserver:")
+# Parts of its answer while etcd, or its connection to it, starts again: errors of gRPC and of Go. A
+# webhook may say the same, and mean it for good.
+_BACKEND_WORDS = (
+    "rpc error: code = Unavailable",
+    "transport is closing",
+    "http2: client connection",
+    "connection refused",
+)
 _PASSING = frozenset({429, 502, 503, 504})
+DENIED = 20.0
+"""Seconds for which a request is repeated that is denied now, and was allowed before: a server that
+has just started may lack roles until then."""
 WEBHOOK_SILENT = "WebhookSilent"
 """Our reason for a refusal because a webhook does not answer; the server gives none of its own."""
 PROXY_HINT = "Is a proxy or a login page between here and the API server?"
@@ -189,7 +200,14 @@ def passes(error: Refused) -> bool:
         or (error.reason == "Conflict" and not is_uid_conflict(error))
         or error.reason == WEBHOOK_SILENT
         or (error.code == 500 and any(words in error.message for words in _PASSING_WORDS))
+        or _is_of_backend(error)
     )
+
+
+def _is_of_backend(error: Refused) -> bool:
+    """Return whether the server refuses because it has lost its connection to etcd for now."""
+    own = error.code == 500 and "webhook" not in error.message
+    return own and any(words in error.message for words in _BACKEND_WORDS)
 
 
 def is_of_webhook(error: Refused) -> bool:

@@ -22,6 +22,7 @@ from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client, Object, refused
 from ciao_kernel.kube.object_shape import normalize
 from ciao_kernel.kube.refused_credentials import RefusedCredentials
+from ciao_kernel.kube.responses import DENIED as _DENIED
 from ciao_kernel.kube.server import Server
 
 _log = logging.getLogger(__name__)
@@ -33,8 +34,6 @@ _SILENCE = 90
 _PAGE = 500
 """Maximum number of objects in one answer: a thousand pods are ten megabytes."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
-_DENIED = 20.0
-"""Seconds for which a refusal is retried if the list was already read."""
 
 
 class WatchedList:

@@ -41,11 +41,17 @@ class Reload:
     """Reads credentials anew: gives what it was told to, and counts."""
 
     def __init__(self, *found: Access | ClusterFault) -> None:
-        self.found, self.times = list(found), 0
+        self.found, self.times, self.ended = list(found), 0, 0
+        self.may = asyncio.Event()
+        self.may.set()
 
     async def __call__(self, context: str) -> Access:
         self.times += 1
-        await asyncio.sleep(0.05)
+        try:
+            await asyncio.sleep(0.05)
+            await self.may.wait()
+        finally:
+            self.ended += 1
         found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
         if isinstance(found, ClusterFault):
             raise ClusterFault(found.message, found.hint)
@@ -149,6 +155,46 @@ def test_what_cannot_be_renewed_is_used_as_long_as_it_is_believed() -> None:
                 for _ in range(3):
                     assert (await client.get("/x"))["kind"] == "Pod"
                 assert reload.times == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("due", [float("inf"), 0.0])
+def test_a_caller_with_little_time_leaves_the_renewal_to_the_others(due: float) -> None:
+    """As of a sign-in program that opens a page, while a look of two seconds comes again."""
+
+    async def work() -> None:
+        async with serving(knows_new) as host:
+            reload = Reload(access(host, "new"))
+            reload.may.clear()
+            old = access(host, who=Identity("Bearer old", due=due))
+            async with Client(old, reload=reload) as client:
+                for _ in range(3):
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.2):
+                            await client.get("/x")
+                asking = [asyncio.create_task(client.get("/x")) for _ in range(3)]
+                reload.may.set()
+                assert {one["kind"] for one in await asyncio.gather(*asking)} == {"Pod"}
+                assert reload.times == 1
+
+    run(work)
+
+
+def test_the_end_of_a_client_is_the_end_of_its_renewal() -> None:
+    async def work() -> None:
+        async with serving(knows_new) as host:
+            reload = Reload(access(host, "new"))
+            reload.may.clear()
+            async with Client(access(host, "old"), reload=reload) as client:
+                asking = asyncio.create_task(client.get("/x"))
+                while not reload.times:
+                    await asyncio.sleep(0.01)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                assert not reload.ended
+            assert (reload.times, reload.ended) == (1, 1)
 
     run(work)
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.cluster.target import Targets
+from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import exec_plugin
 
@@ -65,12 +67,12 @@ HANGS = "sleep 600 & echo $! > child.new; mv child.new child; wait"
 def test_a_child_that_hangs_ends_with_its_wrapper(
     program: Any, tmp_path: Path, child: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "_TIMEOUT", 5.0)
+    monkeypatch.setattr(exec_plugin, "_TIMEOUT", 15.0)
     config = program(f"cd {tmp_path}; {HANGS}")
 
     async def main() -> None:
         async with asyncio.timeout(60):
-            with pytest.raises(ClusterFault, match="it gave no answer for 5 seconds"):
+            with pytest.raises(ClusterFault, match="it gave no answer for 15 seconds"):
                 await exec_plugin.run(config, {}, tmp_path)
 
     asyncio.run(main())
@@ -127,6 +129,39 @@ def test_what_a_program_leaves_running_is_not_waited_for(
 
     assert asyncio.run(main()).token == "TOKEN"
     os.kill(int(child.read_text()), 0)  # such as an agent that keeps what was typed
+
+
+def test_a_first_cell_with_little_time_leaves_the_sign_in_to_the_others(
+    program: Any, tmp_path: Path, child: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start may open a page in a browser; the end of the clients ends it."""
+    started = tmp_path / "started"
+    config = program(f"cd {tmp_path}; echo x >> started; {HANGS}")
+    kubeconfig = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"exec": config}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+
+    async def main() -> None:
+        targets = Targets(Settings())
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await targets.of()
+            asking = asyncio.ensure_future(targets.of())  # without anybody it would be given up
+            while not child.exists():
+                await asyncio.sleep(0.02)
+            asking.cancel()
+            await targets.close()
+
+    asyncio.run(main())
+    assert started.read_text() == "x\n"
+    assert gone(int(child.read_text()))
 
 
 IN_TERMINAL = f"""

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from ciao_kernel.errors import ClusterFault
-from ciao_kernel.kube import responses
+from ciao_kernel.kube import light_requests, responses
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.identity import Identity
@@ -49,7 +49,9 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_many_gets_share_few_connections() -> None:
+def test_many_gets_share_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(light_requests, "_RESTS", 300.0)
+
     async def work() -> None:
         server = Recorder()
         async with serving(server.answer) as host, Client(access(host)) as client:
@@ -112,6 +114,7 @@ def test_a_user_of_any_letters_is_named() -> None:
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"])
 def test_a_cancelled_get_leaves_neither_a_connection_nor_a_thread(begin: bytes) -> None:
     async def work() -> None:
+        before = set(threading.enumerate())  # one of an earlier test may still end
         asked, left = asyncio.Event(), asyncio.Event()
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +129,8 @@ def test_a_cancelled_get_leaves_neither_a_connection_nor_a_thread(begin: bytes) 
         async with listening(silent) as host, Client(access(host)) as client:
             task = asyncio.create_task(client.get("/x"))
             await asked.wait()
-            (thread,) = [one for one in threading.enumerate() if one.name == "ciao-request"]
+            new = set(threading.enumerate()) - before
+            (thread,) = [one for one in new if one.name == "ciao-request"]
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await left.wait()

@@ -44,7 +44,9 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
             "contexts": [{"name": "x", "context": {"cluster": "c"}}],
             "current-context": "x",
         }
-        path.write_text(text or yaml.safe_dump(config))
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text or yaml.safe_dump(config))
+        fresh.replace(path)  # another file: two writes may have one time
 
     return write
 

@@ -133,3 +133,38 @@ def test_a_moment_of_refusals_is_waited_for() -> None:
             await client.close()
 
     run(work)
+
+
+def test_a_request_waits_for_a_server_that_starts_and_refuses_for_a_moment() -> None:
+    async def work() -> None:
+        cluster = Cluster()
+        async with serving(cluster.answer) as host:
+            reload = Reload(access(host, "a"))
+            async with Client(access(host, "a"), reload=reload) as client:
+                for refusals in (1, 3):
+                    cluster.refusals = refusals
+                    assert (await client.get("/jobs"))["items"]
+                assert reload.times == 2  # a renewal may open a page in a browser
+                cluster.refusals = 3
+                assert await client.delete("/jobs/mine")
+
+    run(work)
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0], ids=["usual", "completion"])
+def test_a_request_gives_up_credentials_that_stay_refused(patience: float) -> None:
+    async def work() -> None:
+        cluster = Cluster()
+        cluster.refusals = -1
+        async with serving(cluster.answer) as host:
+            reload = Reload(access(host, "a"))
+            async with Client(access(host, "a"), patience, reload) as client:
+                with pytest.raises(Refused) as caught:
+                    await client.get("/jobs")
+        assert caught.value.message == (
+            "the cluster of context test does not accept these credentials: Unauthorized"
+        )
+        assert "Sign in to the cluster again" in caught.value.hint
+        assert reload.times == 1
+
+    run(work)

@@ -16,6 +16,7 @@ import pytest
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import first_lines, instance_log, log_request, logs, replay, retry_limits
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.logs import ContainerLog, Gap
 
 Query = Mapping[str, str]
@@ -59,6 +60,7 @@ class Cluster:
         self.queries: list[Query] = []
         self.access: object = None
         self.away = False
+        self.denials: Denials | None = None
 
     def pod(self) -> Object | None:
         return self.status
@@ -115,7 +117,14 @@ class Cluster:
         async def main() -> tuple[str, list[str]]:
             data, gaps = b"", []
             log = ContainerLog(
-                cast(Client, self), "n", "p", "main", self, pause=0, away=lambda: self.away
+                cast(Client, self),
+                "n",
+                "p",
+                "main",
+                self,
+                pause=0,
+                away=lambda: self.away,
+                denials=self.denials,
             )
             async for piece in log.read():
                 if isinstance(piece, Gap):
@@ -659,3 +668,57 @@ def test_who_may_not_read_logs_is_told() -> None:
     here.shows("0a running")
     with pytest.raises(Refused, match="pods/log is forbidden"):
         here.read()
+
+
+FORBIDDEN = (403, b'{"message": "pods/log is forbidden"}')
+
+
+def outlasting(*answers: Callable[[], Any]) -> tuple[Cluster, list[str]]:
+    """Return a running container, which is followed without the right, and what is told."""
+    told: list[str] = []
+
+    async def tell(text: str) -> None:
+        told.append(text)
+
+    here = Cluster(*answers)
+    here.shows("0a running")
+    here.denials = Denials(tell)
+    return here, told
+
+
+@pytest.mark.parametrize("first", [lines("a1"), b""])
+def test_a_right_that_comes_back_costs_no_line(first: bytes) -> None:
+    """As of a RoleBinding that somebody deletes and applies again; also if no line came before."""
+    here, told = outlasting()
+    denied = [lambda: FORBIDDEN] * 100  # for several times the patience
+    here.answers = [
+        lambda: first,
+        *denied,
+        lambda: lines("a1", "a2"),
+        *denied,
+        here.then("0a terminated", lines("a1", "a2", "a3"), phase="Succeeded"),
+        lambda: lines("a1", "a2", "a3"),
+    ]
+    assert here.read() == ("a1 a2 a3", [])
+    assert len(told) == 2, "once for each time"
+    assert "(pods/log is forbidden)" in told[0]
+
+
+def test_a_right_that_was_never_there_is_not_waited_for() -> None:
+    here, told = outlasting(lambda: FORBIDDEN)
+    with pytest.raises(Refused, match="pods/log is forbidden"):
+        here.read()
+    assert not told
+
+
+def test_a_missing_right_is_not_waited_for_when_the_container_has_ended() -> None:
+    here, told = outlasting()
+    here.answers = [
+        lambda: lines("a1"),
+        *[lambda: FORBIDDEN] * 100,
+        here.then("0a terminated", FORBIDDEN, phase="Succeeded"),
+        lambda: FORBIDDEN,
+    ]
+    with pytest.raises(Refused, match="pods/log is forbidden"):
+        here.read()
+    assert len(told) == 1
