@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import pytest
 
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.backend import KubernetesBackend
-from ciao_kernel.backends.kubernetes.lifecycle import creation, resubmission
+from ciao_kernel.backends.kubernetes.lifecycle import creation, next_try, resubmission, retries
+from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
+from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 from ciao_kernel.delivery.output import results, values_message
 from ciao_kernel.delivery.output.result_writer import MARK
-from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobStopped
+from ciao_kernel.errors import BackendError, CiaoError, ClusterFault, JobFailed, JobStopped
+from ciao_kernel.kube.client import Client
 from ciao_kernel.model import State
 from ciao_kernel.session.session import Session
 from tests.helpers.api_pods import Pod
@@ -57,13 +61,17 @@ class Training:
 
 
 def on_cluster(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, program: Training, work: Work
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: Training,
+    work: Work,
+    **settings: Any,
 ) -> tuple[Any, list[str]]:
     """Return what the work returned, and what is left on the cluster."""
     with ApiServer(folder, program) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         here = Here(server, folder)
-        here.server = server
+        here.settings = replace(here.settings, **settings)
         program.server = server  # type: ignore[attr-defined]
         return here.do(work), server.left()
 
@@ -329,12 +337,7 @@ def test_a_deletion_from_elsewhere_between_two_tries_is_the_end(
 ) -> None:
     program, display = Training(9), Recorder()
     if not noted:
-        monkeypatch.setattr(rights, "CLAIM", (rights.Right("patch", "nothing"),))
-
-    async def allowed(client: Any, place: str, *wanted: rights.Right) -> list[bool]:
-        return [one.resource != "nothing" for one in wanted]
-
-    monkeypatch.setattr(rights, "allowed", allowed)
+        unrecorded(monkeypatch)
 
     async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
         server: ApiServer = program.server  # type: ignore[attr-defined]
@@ -475,6 +478,171 @@ def test_a_try_that_cannot_be_created_is_told_and_recorded(
     error, left = on_cluster(tmp_path, monkeypatch, program, work)
     assert "the quota is used up" in str(error)
     assert "mine could not be started again yet: `%ciao attach mine" in display.notices
+    assert "configmaps/mine-next-try" in left
+
+
+def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the rights to write a record."""
+    monkeypatch.setattr(rights, "CLAIM", (rights.Right("patch", "nothing"),))
+
+    async def allowed(client: Any, place: str, *wanted: rights.Right) -> list[bool]:
+        return [one.resource != "nothing" for one in wanted]
+
+    monkeypatch.setattr(rights, "allowed", allowed)
+
+
+STEPS: dict[str, tuple[Any, str, bool]] = {
+    "begin": (Resubmission, "again", False),
+    "record": (next_try, "write", False),
+    "recorded": (next_try, "write", True),
+    "deletion": (Deletions, "remove", False),
+    "deletion-lost": (Client, "delete", True),
+    "end": (Deletions, "_wait", False),
+    "creation": (creation, "create", False),
+    "job": (creation, "_create_job", False),
+    "created": (creation, "create", True),
+    "job-lost": (creation, "_create_job", True),
+    "all-lost": (creation, "_job_first", True),
+}
+RECORDED = ["begin", "record", "recorded", "deletion", "deletion-lost", "end", "creation", "job"]
+RECORDED += ["created", "job-lost"]
+UNRECORDED = ["begin", "deletion", "deletion-lost", "end", "creation", "all-lost"]
+WAITING = [*((one, True) for one in RECORDED), *((one, False) for one in UNRECORDED)]
+"""Steps at which the API server goes away, and whether the next try is recorded."""
+
+
+def goes_away(monkeypatch: pytest.MonkeyPatch, program: Training, step: str) -> None:
+    """Take the API server away at a step of the next try; some are done, and their answer is lost.
+
+    Args:
+        monkeypatch: Changes the step.
+        program: Runs on the cluster.
+        step: One of STEPS.
+    """
+    of, name, after = STEPS[step]
+    work, done = getattr(of, name), False
+
+    async def gone(*args: Any, **options: Any) -> Any:
+        nonlocal done
+        first, done = not done, True
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        if not after:
+            server.away = server.away or first
+        found = await work(*args, **options)
+        server.away = server.away or first
+        if first and step.endswith("lost"):
+            raise ClusterFault("no answer.")
+        return found
+
+    monkeypatch.setattr(of, name, gone)
+
+
+@pytest.mark.second("faults", only="end-")
+@pytest.mark.parametrize(("step", "noted"), WAITING)
+def test_a_next_try_is_made_when_the_api_server_is_back(
+    step: str, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a lost answer has made is removed, and made again.
+    program, display = Training(3 if step in ("job-lost", "all-lost") else 2), Recorder()
+    monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(resubmission, "_OTHERS", 0.5)
+    if not noted:
+        unrecorded(monkeypatch)
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        goes_away(monkeypatch, program, step)
+        await evict(program, display)
+        await wait(lambda: "is not started again yet" in display.notices)
+        server.away = False
+        return await cell
+
+    error, left = on_cluster(
+        tmp_path, monkeypatch, program, work, request_patience=0.3, stop_grace=0.5
+    )
+    assert error is None
+    assert set(program.count.values()) == {program.lives}
+    assert display.status.tries == 2
+    assert display.notices.count("is not started again yet") == 1
+    assert "could not be started again" not in display.notices
+    assert "may exist" not in display.notices
+    assert [one for one in left if "jobs/" in one] == ["tfjobs/mine"]
+
+
+@pytest.mark.second("faults")
+def test_an_own_record_is_not_taken_for_that_of_another_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(2), Recorder()
+    monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(resubmission, "_OTHERS", 60.0)
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        goes_away(monkeypatch, program, "deletion")
+        await evict(program, display)
+        await wait(lambda: "is not started again yet" in display.notices)
+        server.away = False
+        return await asyncio.wait_for(cell, 30)
+
+    error, _ = on_cluster(tmp_path, monkeypatch, program, work, request_patience=0.3)
+    assert error is None
+    assert display.status.tries == 2
+
+
+@pytest.mark.second("faults")
+@pytest.mark.parametrize("step", ["deletion", "creation"])
+def test_a_stop_ends_a_next_try_that_waits_for_the_api_server(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(9), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> None:
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        goes_away(monkeypatch, program, step)
+        await evict(program, display)
+        await wait(lambda: "is not started again yet" in display.notices)
+        server.away = False
+        cell.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cell
+
+    _, left = on_cluster(tmp_path, monkeypatch, program, work, request_patience=0.3)
+    assert left == []
+    assert set(program.count.values()) == {1}
+
+
+@pytest.mark.second("faults")
+def test_a_next_try_is_given_up_with_the_patience_of_following(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, display = Training(9), Recorder()
+
+    async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
+        server: ApiServer = program.server  # type: ignore[attr-defined]
+        cell = asyncio.ensure_future(run(session, JOB, display, tmp_path))
+        for number in (0, 1):
+            await display.until("life 1 begins", replica=f"worker-{number}")
+        goes_away(monkeypatch, program, "creation")
+        await evict(program, display)
+        error = await cell
+        server.away = False
+        return error
+
+    error, left = on_cluster(
+        tmp_path, monkeypatch, program, work, request_patience=0.1, follow_patience=1.5
+    )
+    assert isinstance(error, ClusterFault)
+    assert display.notices.count("mine could not be started again yet: `%ciao attach mine") == 1
     assert "configmaps/mine-next-try" in left
 
 

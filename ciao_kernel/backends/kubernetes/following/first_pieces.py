@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 
 from ciao_kernel.kube.resume_position import Gap, Lines
 
@@ -13,11 +13,11 @@ _SILENCE = 0.2
 
 async def together(
     pieces: AsyncGenerator[Lines | Gap, None], size: int
-) -> AsyncIterator[Lines | Gap]:
+) -> AsyncGenerator[Lines | Gap, None]:
     """Yield the pieces of a log, the first ones joined to one.
 
     Args:
-        pieces: The pieces; the caller closes them.
+        pieces: The pieces; the caller closes them, after this generator, which may wait for one.
         size: Bytes that are enough for the first one.
 
     Raises:

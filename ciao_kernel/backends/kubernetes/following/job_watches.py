@@ -11,13 +11,12 @@ from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.background import cancel_all
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.responses import DENIED as _DENIED
 from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Job
 
 _OF_CONTAINERS = ("name", "restartPolicy", "restartPolicyRules")
 _PAUSE = 0.5
-_DENIED = 20.0
-"""Seconds for which a refusal is retried if the same request was allowed before."""
 
 
 class JobWatches:

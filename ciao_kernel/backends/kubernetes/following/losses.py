@@ -18,6 +18,10 @@ from ciao_kernel.model import Manifest, State, Status
 
 _EXCUSES = 120.0
 """Seconds after a loss in which failures of other replicas are its consequences."""
+_WAITS = 2400.0
+"""The same if Kubernetes has replaced a pod that it disrupted. The new pod may be unable to join
+the others, which wait for the lost one in a collective operation: 10 minutes with NCCL, 30 with
+gloo (torch/distributed/constants.py)."""
 _OF_NODES = frozenset(
     {"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
 )
@@ -25,6 +29,8 @@ _OF_NODES = frozenset(
 _REJECTED, _NO_ROOM = "UnexpectedAdmissionError", "OutOf"
 """Reason, and the begin of reasons (``OutOfcpu``), of pods that their node has not started, such as
 while its device plug-in starts (Kubernetes, pkg/kubelet/lifecycle)."""
+_NOT_STARTED = f"not started: {status.NO_MASTER}"
+"""The fate of a worker that the training operator let wait for its master."""
 _UNKNOWN = "ContainerStatusUnknown"
 """Reason of a container that is gone with the runtime of its node."""
 _FAILED_REPLICAS = ("replica(s) failed", "backoff limit", "job failures")
@@ -97,16 +103,23 @@ class Losses:
         ]
         first = min(failures, key=lambda one: (one.look, one.at), default=None)
         for loss in losses:
-            if first is None or _precedes(loss, first):
+            if first is None or _precedes(loss, first, self._patience(loss, first)):
                 return f"{loss.replica} was {loss.lost}"
         # Its pod may be gone since before anybody looked; a program's failure leaves its pod.
         failed = any(one.state is State.FAILED for one in now.replicas)
         said = any(words in now.message for words in _FAILED_REPLICAS)
         return "" if losses or failures or failed or not said else "a replica was lost"
 
+    def _patience(self, loss: _Fate, failure: _Fate) -> float:
+        """Return for how many seconds after a loss a failure may be its consequence."""
+        replaced = self._newest[loss.replica][1] != loss.uid
+        # The new pod itself waits for nobody.
+        waits = loss.certain and replaced and failure.replica != loss.replica
+        return _WAITS if waits else _EXCUSES
 
-def _precedes(loss: _Fate, failure: _Fate) -> bool:
-    if failure.at - loss.at > _EXCUSES:
+
+def _precedes(loss: _Fate, failure: _Fate, patience: float) -> bool:
+    if failure.at - loss.at > patience:
         return False
     if loss.look != failure.look:
         return loss.look < failure.look
@@ -141,7 +154,11 @@ def _fate(pod: Manifest, replica: str, uid: str, look: int) -> _Fate | None:
         return _Fate(replica, uid, look, told or ended, why, certain)
     if over:
         return _Fate(replica, uid, look, ended, "lost with the container runtime of its node", True)
-    return _Fate(replica, uid, look, ended) if phase == "Failed" else None
+    if phase != "Failed":
+        return None
+    if waited := status.gave_up_waiting(pod):
+        return _Fate(replica, uid, look, status.stamp(waited.get("finishedAt")), _NOT_STARTED)
+    return _Fate(replica, uid, look, ended)
 
 
 def _rejection(pod: Manifest) -> str:

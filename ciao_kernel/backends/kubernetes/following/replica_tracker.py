@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, job_pods
-from ciao_kernel.backends.kubernetes.cluster.pod_view import next_change
+from ciao_kernel.backends.kubernetes.cluster.pod_view import ListedPod
 from ciao_kernel.backends.kubernetes.following import saved_log
 from ciao_kernel.backends.kubernetes.following.first_pieces import together
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.background import cancel_all
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State
@@ -38,6 +39,8 @@ class _TrackedReplica:
     """One replica: its current pod, its last status, the readers of all its pods."""
 
     status: ReplicaStatus
+    denials: Denials
+    """The patience of all its readers."""
     pod: Object | None = None
     uid: str = ""
     """Uid of its last pod, also after that is gone."""
@@ -79,17 +82,21 @@ class ReplicaTracker:
         self._now = now
         self._client, self._job, self._pods = client, job, pods
         self._kept, self._since, self._wake = kept, since, wake
-        self._members = {
-            replica: _TrackedReplica(ReplicaStatus(replica, log=str(kept.path(replica))))
-            for replica in job.replicas
-        }
+        self._members = {replica: self._tracked(replica) for replica in job.replicas}
         self._owner: dict[str, Replica] = {}
         """Replicas by the uids of their pods."""
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._output: asyncio.Queue[Output | Notice] = asyncio.Queue(_WAITING)
+        self._closing = False
+
+    def _tracked(self, replica: Replica) -> _TrackedReplica:
+        denials = Denials(lambda text: self._put(Notice(f"[{replica}] {text}")))
+        log = str(self._kept.path(replica))
+        return _TrackedReplica(ReplicaStatus(replica, log=log), denials)
 
     async def close(self) -> None:
         """Stop reading."""
+        self._closing = True
         readers = [task for one in self._members.values() for task in one.readers.values()]
         await cancel_all(readers)
 
@@ -127,8 +134,7 @@ class ReplicaTracker:
         if replica not in self._members:  # someone has scaled the job
             if len(self._members) >= _MOST:
                 return
-            log = str(self._kept.path(replica))
-            self._members[replica] = _TrackedReplica(ReplicaStatus(replica, log=log))
+            self._members[replica] = self._tracked(replica)
         one = self._members[replica]
         same = one.pod is not None and one.pod["metadata"]["uid"] == uid
         if one.pod and not same and job_pods.rank(one.pod) > job_pods.rank(pod):
@@ -243,7 +249,7 @@ class ReplicaTracker:
 
     async def _copy(self, replica: Replica, uid: str, pod: Object) -> bool:
         """Yield and save the lines of a pod; return whether none of them is missing."""
-        view = _View(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
+        view = ListedPod(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
         log = ContainerLog(
             self._client,
             self._job.place,
@@ -253,12 +259,13 @@ class ReplicaTracker:
             since=self._since,
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
             away=lambda: self._pods.away_since is not None,
+            denials=self._members[replica].denials,
         )
         one, is_whole = self._members[replica], True
         # Only many lines tell where in the saved log those of the node begin.
         size = 0 if self._since or not self._kept.has(replica) else saved_log.ENOUGH
-        async with contextlib.aclosing(log.read()) as pieces:
-            async for piece in together(pieces, size):
+        async with aclosing(log.read()) as pieces, aclosing(together(pieces, size)) as joined:
+            async for piece in joined:
                 if isinstance(piece, Gap):
                     is_whole, one.lost = False, True
                     await self._put(Notice(f"[{replica}] {piece.text}"))
@@ -284,19 +291,11 @@ class ReplicaTracker:
             await self._put(_saved(replica, data))
 
     async def _put(self, event: Output | Notice) -> None:
+        if self._closing:
+            return  # nobody takes it any more: a full queue would wait for ever
         await self._output.put(event)
         self._wake()
 
 
 def _saved(replica: Replica, data: bytes) -> Output:
     return Output(replica, data, data.count(b"\n") + (data[-1:] != b"\n"))
-
-
-class _View:
-    """One pod of the watched list, for the reader of its log."""
-
-    def __init__(self, pod: Callable[[], Object | None], waiting: set[asyncio.Event]) -> None:
-        self.pod, self._waiting = pod, waiting
-
-    async def changed(self, within: float) -> None:
-        await next_change(self._waiting, within)

@@ -14,11 +14,12 @@ which :mod:`unfinished` ends.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
-from ciao_kernel.backends.kubernetes.lifecycle import source_owners
+from ciao_kernel.backends.kubernetes.lifecycle import older_schema, source_owners
 from ciao_kernel.backends.kubernetes.lifecycle.source_owners import Source
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
@@ -42,8 +43,19 @@ _Created = tuple[Object, tuple[Source, ...]]
 """A job as the server has it, and the sources that it does not own yet."""
 
 
-async def create(target: Target, made: Objects, emit: Emit) -> Object:
+async def create(
+    target: Target,
+    made: Objects,
+    emit: Emit,
+    removing: Callable[[asyncio.Task[None]], None] = lambda _: None,
+) -> Object:
     """Create all objects of a job, and return the job as the server has it.
+
+    Args:
+        target: The cluster and the namespace.
+        made: The objects.
+        emit: Receives notices for the user.
+        removing: Receives the task that removes them after an error, which may outlast this call.
 
     Raises:
         Refused: The server refuses an object; all of them are removed.
@@ -62,7 +74,7 @@ async def create(target: Target, made: Objects, emit: Emit) -> Object:
         job, sources = await asyncio.shield(making)
     except BaseException:
         stopped.set()
-        await _undo(target, made, making, emit, source_first=source_first)
+        await _undo(target, made, making, emit, removing, source_first=source_first)
         raise
     source_owners.claim_later(target, owner_reference(job, made.job), sources, emit)
     return job
@@ -102,16 +114,16 @@ async def _create_job(client: Client, made: Objects, stopped: asyncio.Event) -> 
     """Create a job; Trainer may see the runtime that it needs only a moment after its creation."""
     for _ in range(_LOOKS):
         try:
-            return await client.create(made.path, made.job)
+            return await older_schema.create(client, made.path, made.job)
         except Refused as error:
             if trainer.RUNTIME_FIRST not in error.message or stopped.is_set():
                 raise
         await asyncio.sleep(_EVERY)
-    return await client.create(made.path, made.job)
+    return await older_schema.create(client, made.path, made.job)
 
 
 async def _job_first(client: Client, made: Objects, stopped: asyncio.Event) -> _Created:
-    job = await client.create(made.path, made.job)
+    job = await older_schema.create(client, made.path, made.job)
     # The pods wait for their sources, and so find the Service when they start.
     for item in sorted(made.beside, key=lambda item: item["kind"] != _SERVICE):
         if stopped.is_set():
@@ -146,6 +158,7 @@ async def _undo(
     made: Objects,
     making: asyncio.Future[_Created],
     emit: Emit,
+    removing: Callable[[asyncio.Task[None]], None],
     *,
     source_first: bool,
 ) -> None:
@@ -182,6 +195,7 @@ async def _undo(
             emit(Notice(f"{name} is removed."))
 
     undoing = start_background(undo())
+    removing(undoing)
     try:
         await asyncio.wait({undoing}, timeout=_PATIENCE)
     finally:

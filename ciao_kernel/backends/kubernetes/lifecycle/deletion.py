@@ -68,6 +68,7 @@ class Deletions:
         *,
         first_only: bool = False,
         known: Objects | None = None,
+        uncertain: Callable[[], None] = lambda: None,
     ) -> bool:
         """Delete a job with everything that it owns; return when all of it is gone.
 
@@ -79,6 +80,7 @@ class Deletions:
                 what is still ending, or earlier if that takes long; perhaps more than once.
             first_only: Return at once if somebody else has deleted the job before.
             known: Its objects, to find what it owns if it is deleted already.
+            uncertain: Called if the answer to our deletion was lost: it may be accepted.
 
         Returns:
             Whether this call deleted the job, and not somebody else before.
@@ -95,7 +97,8 @@ class Deletions:
                 uid = job.uid or str(get(item, "metadata", "uid") or "")
                 if item and item["metadata"].get("uid") == uid:
                     ending = get(item, "metadata", "deletionTimestamp") is not None
-                    ours = await client.delete(path, uid=uid) and not ending
+                    with _telling_loss(uncertain if not ending else None):
+                        ours = await client.delete(path, uid=uid) and not ending
                 elif known is not None:
                     item, holder = known.job, known.holder
             except ClusterFault as fault:
@@ -190,6 +193,18 @@ class Deletions:
                 )
             await asyncio.sleep(pause)
             pause = min(_LAST_LOOK, pause * 1.3)
+
+
+@contextlib.contextmanager
+def _telling_loss(uncertain: Callable[[], None] | None) -> Iterator[None]:
+    """Tell if a request fails that the API server may have accepted."""
+    try:
+        yield
+    except (ClusterFault, Refused) as error:
+        # Something before a server that has gone away answers 502 to 504 in its place.
+        if uncertain and not (isinstance(error, Refused) and error.code < 500):
+            uncertain()
+        raise
 
 
 def _key(job: Job) -> _Key:

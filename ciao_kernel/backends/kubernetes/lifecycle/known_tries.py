@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.model import Job, Manifest
+
+_LOOK = 0.05
+"""Seconds between two looks for the end of what another event loop does."""
+
+
+class LoopsLock:
+    """A lock that callers in several event loops share, as an asyncio.Lock cannot be.
+
+    A cell follows a job in the loop of the kernel, and `%ciao attach` in a subshell in its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        while not self._lock.acquire(blocking=False):  # a wait here would stop the whole loop
+            await asyncio.sleep(_LOOK)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class KnownTries:
@@ -16,7 +37,7 @@ class KnownTries:
     def __init__(self) -> None:
         self._newest: dict[str, Job] = {}
         self._stopped: set[str] = set()
-        self._creations: dict[str, asyncio.Lock] = {}
+        self._creations: dict[str, LoopsLock] = {}
 
     def newest(self, job: Job) -> Job:
         """Return the newest known try of a job."""
@@ -49,9 +70,9 @@ class KnownTries:
         self.note(again)
         return again
 
-    def creation(self, job: Job) -> asyncio.Lock:
+    def creation(self, job: Job) -> LoopsLock:
         """Return the lock that is held while a try of a job is created."""
-        return self._creations.setdefault(job.identity, asyncio.Lock())
+        return self._creations.setdefault(job.identity, LoopsLock())
 
     def is_stopped(self, job: Job) -> bool:
         """Return whether this process makes no further try of a job."""

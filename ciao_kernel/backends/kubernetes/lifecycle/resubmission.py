@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from ciao_kernel.backends.kubernetes import rights
 from ciao_kernel.backends.kubernetes.apis import job_metadata
@@ -24,9 +25,11 @@ from ciao_kernel.backends.kubernetes.lifecycle import (
     next_try,
     retry_notices,
 )
+from ciao_kernel.backends.kubernetes.lifecycle.begun_tries import BegunTries
 from ciao_kernel.backends.kubernetes.lifecycle.deletion import Deletions
 from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.lifecycle.try_record import NextTry
+from ciao_kernel.backends.kubernetes.lifecycle.unfinished import clear_sources
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.config import Settings
@@ -52,6 +55,8 @@ class Resubmission:
 
     def __init__(self, deletions: Deletions, tries: KnownTries) -> None:
         self._deletions, self._tries = deletions, tries
+        self.begun = BegunTries()
+        """Callers of :meth:`again` hold ``begun.making(job)`` over all attempts."""
 
     async def resumed(
         self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
@@ -86,12 +91,17 @@ class Resubmission:
             first_uid=record.first_uid,
         )
         emit(Notice(f"{retry_notices.again(job)}; who did that before has ended, or does it now."))
-        return await self._recorded(target, job, path, record, settings, emit) or job
+        with self.begun.making(job):
+            found = await self._recorded(target, job, path, record, settings, emit)
+            self.begun.forget(job)
+        return found or job
 
     async def again(
         self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
     ) -> Job | None:
         """Delete a failed try and create the next one; None if somebody else ended the job.
+
+        Called again after an error of the API server it goes on where it was: see :attr:`begun`.
 
         Args:
             target: The job's cluster and namespace.
@@ -103,26 +113,45 @@ class Resubmission:
         Raises:
             BackendError: The next try could not be created.
         """
-        client = target.client
+        found = await self._again(target, job, path, settings, emit)
+        self.begun.forget(job)
+        return found
+
+    async def _again(
+        self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
+    ) -> Job | None:
+        client, begun = target.client, self.begun.of(job)
         grace = settings.grace(job.grace)
-        item = await client.find(path)
+        with _telling(job, emit if begun.recorded else None):
+            item = await begun.find(client, self._deletions, job, path)
+            record = await next_try.of_job(client, job) if begun.deleted else None
         if item is None or get(item, "metadata", "deletionTimestamp"):
-            if found := await self._others(client, job, path, grace):
-                return found
-            if record := await next_try.of_job(client, job):  # who wrote it was killed
+            if record is None and begun.unrecorded:
+                made, last = begun.unrecorded
+                await self._deletions.remove(client, job, path, lambda: None, known=last)
+                return await self._create(target, job, path, made, None, settings, emit)
+            if record is None:
+                if found := await self._others(client, job, path, grace):
+                    return found
+                record = await next_try.of_job(client, job)
+            if record:  # who wrote it was killed, or it is ours
                 return await self._recorded(target, job, path, record, settings, emit)
             return None
         if (uid := str(item["metadata"]["uid"])) != (job.uid or uid):
-            return self._tries.found(item, job)
+            return await self._seen(client, item, job)
         sources = await next_objects.sources_of(target, item, job)
         made = next_objects.objects(item, sources, job, secrets.token_hex(8))
         job = replace(job, uid=uid)
         record, others = await next_try.write(target, made, job)
-        if others and (found := await self._others(client, job, path, grace)):
+        if record and not others:
+            begun.record = record.uid
+        foreign = others and record and record.uid != begun.record
+        if foreign and (found := await self._others(client, job, path, grace)):
             return found
+        deleted = partial(begun.note_deletion, made, item, recorded=record is not None)
         with _telling(job, emit if record else None):
             ours = await self._deletions.remove(
-                client, job, path, lambda: None, first_only=not others
+                client, job, path, deleted, first_only=not others, uncertain=deleted
             )
         if not ours and not others:
             # Somebody else was faster: to start it again, or to end it with the record.
@@ -188,7 +217,7 @@ class Resubmission:
             found = await self._others(client, job, path, wait)
             if found or record is None:
                 return found
-            await _clear(client, made, job)
+            await clear_sources(client, made, job, _OTHERS)
         return None
 
     async def _created(
@@ -206,9 +235,12 @@ class Resubmission:
             _Taken: Another follower has an object of that name, or has removed one of these.
             BackendError: From the creation.
         """
-        client, run = target.client, secrets.token_hex(8)
+        client, run, begun = target.client, secrets.token_hex(8), self.begun.of(job)
         try:
-            created = await creation.create(target, next_objects.with_run(made, run), emit)
+            with begun.submitting(run):
+                created = await creation.create(
+                    target, next_objects.with_run(made, run), emit, begun.removals.add
+                )
         except Refused as error:
             if error.reason == "AlreadyExists" or (record and error.code in (404, 409)):
                 raise _Taken(error.message, error.hint) from error
@@ -267,20 +299,3 @@ def _telling(job: Job, emit: Emit | None) -> Iterator[None]:
         if emit:
             emit(Notice(retry_notices.kept(job)))
         raise
-
-
-async def _clear(client: Client, made: Objects, job: Job) -> None:
-    """Remove the sources that a killed follower left, of which no job exists; wait for their end.
-
-    If that follower lives after all, it cannot claim them, and removes its job.
-    """
-    paths = [f"{job_metadata.collection(one)}/{one['metadata']['name']}" for one in made.beside]
-    for path in paths:
-        item = await client.find(path)
-        labels = get(item, "metadata", "labels") or {}
-        unowned = job_metadata.UNOWNED in labels and labels.get(job_metadata.JOB) == job.name
-        if item and unowned and not get(item, "metadata", "ownerReferences"):
-            await client.delete(path, uid=str(item["metadata"]["uid"]))
-    until = time.monotonic() + _OTHERS
-    while any([await client.find(path) for path in paths]) and time.monotonic() < until:
-        await asyncio.sleep(_LOOK)

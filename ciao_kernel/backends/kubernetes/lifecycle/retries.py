@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +25,17 @@ from ciao_kernel.backends.kubernetes.lifecycle.known_tries import KnownTries
 from ciao_kernel.backends.kubernetes.states.status import DELETED
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import BackendError
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
+from ciao_kernel.kube.responses import DENIED as _DENIED
 from ciao_kernel.model import Event, Job, Notice, State, Status
+from ciao_kernel.plugins import Emit
 
 if TYPE_CHECKING:
     from ciao_kernel.backends.kubernetes.lifecycle.resubmission import Resubmission
 
 _LOOK = 0.3
+_FIRST_PAUSE, _LAST_PAUSE = 1.0, 10.0
+"""Seconds between two attempts to make a next try; each bears ``requestPatience`` by itself."""
 _LATE = 3.0
 """Seconds in which a follower that was told nothing creates a next try behind a deletion."""
 
@@ -126,13 +130,12 @@ class Retries:
 
         notices: list[Event] = []
         if self._may_retry(job):
-            resumed = self._resubmission.resumed(target, job, path, settings, notices.append)
-            found, error = await _outcome(resumed)
-            for notice in notices:
+            resumed = start_background(
+                self._resubmission.resumed(target, job, path, settings, notices.append)
+            )
+            async for notice in _told(resumed, notices):
                 yield notice
-            if error:
-                raise error
-            job = found or job
+            job = resumed.result()
         while True:
             losses, failed, why = Losses(), None, ""
             await asyncio.to_thread(result_tries.begin, job, logs)
@@ -151,34 +154,94 @@ class Retries:
                 return
             yield Notice(f"{why}; {retry_notices.again(job)}.")
             await asyncio.to_thread(_keep_logs, logs, job)
-            notices = []
-            again, error = await _outcome(
-                self._resubmission.again(target, job, path, settings, notices.append)
-            )
-            for notice in notices:
+            again = start_background(self._again(target, job, path, settings, notices.append))
+            async for notice in _told(again, notices):
                 yield notice
-            if error:
-                raise error
-            if again is None:
+            if (found := again.result()) is None:
                 yield replace(failed, state=State.STOPPED, message=DELETED)
                 return
-            job, since = again, 0.0
+            job, since = found, 0.0
+
+    async def _again(
+        self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
+    ) -> Job | None:
+        """Make the next try, over faults that following survives too; None if the job was ended.
+
+        An upgrade of a cluster drains its nodes and takes its API server away at the same time.
+
+        Args:
+            target: The job's cluster and namespace.
+            job: The failed try.
+            path: Path of its object.
+            settings: Timeouts.
+            emit: Receives notices for the user.
+
+        Raises:
+            BackendError: As :meth:`.Resubmission.again`; faults that pass, after their time only.
+        """
+        with self._resubmission.begun.making(job):
+            return await self._repeated(target, job, path, settings, emit)
+
+    async def _repeated(
+        self, target: Target, job: Job, path: str, settings: Settings, emit: Emit
+    ) -> Job | None:
+        until, denied, pause = 0.0, 0.0, _FIRST_PAUSE
+        while not self._tries.is_stopped(job):
+            notices: list[Event] = []
+            try:
+                found = await self._resubmission.again(target, job, path, settings, notices.append)
+            except BackendError as error:
+                now, first = time.monotonic(), not until
+                until = until or now + settings.follow_patience
+                denied = (denied or now) if _is_denied(error) else 0.0
+                passes = now - denied < _DENIED if denied else _passes(error)
+                if not passes or now >= until:
+                    _emit_all(notices, emit)
+                    raise
+                if first:  # the notices of this attempt are about its end
+                    limit = _DENIED if denied else None
+                    words = retry_notices.delayed(job, error.message, settings, limit)
+                    emit(Notice(words))
+            else:
+                _emit_all(notices, emit)
+                return found
+            over, pause = time.monotonic() + pause, min(_LAST_PAUSE, pause * 2)
+            while time.monotonic() < over and not self._tries.is_stopped(job):
+                await asyncio.sleep(_LOOK)
+        return None
 
     def _may_retry(self, job: Job) -> bool:
         return job.tries <= job.retries and not self._tries.is_stopped(job)
 
 
-async def _outcome(
-    work: Coroutine[Any, Any, Job | None],
-) -> tuple[Job | None, BackendError | None]:
-    """Return the try that some work creates, or its error: both follow what it has told.
+async def _told(work: asyncio.Task[Any], notices: list[Event]) -> AsyncGenerator[Event, None]:
+    """Yield what work in the background tells until it ends; its result or error comes after that.
 
     An interrupt of the cell or command does not end it: the job would stay deleted.
     """
-    try:
-        return await asyncio.shield(start_background(work)), None
-    except BackendError as error:
-        return None, error
+    while True:
+        await asyncio.wait({work}, timeout=_LOOK)
+        over = work.done()
+        while notices:
+            yield notices.pop(0)
+        if over:
+            return
+
+
+def _emit_all(notices: list[Event], emit: Emit) -> None:
+    for notice in notices:
+        emit(notice)
+
+
+def _passes(error: BackendError) -> bool:
+    """Return whether a fault may pass while the cluster is upgraded, or the user signs in again."""
+    if isinstance(error, Refused):
+        return error.code in (401, 429) or error.code >= 500
+    return isinstance(error, ClusterFault)
+
+
+def _is_denied(error: BackendError) -> bool:
+    return isinstance(error, Refused) and error.code == 403
 
 
 def _counted(now: Status, job: Job) -> Status:

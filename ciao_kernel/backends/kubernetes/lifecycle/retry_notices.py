@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ciao_kernel.config import Settings
 from ciao_kernel.model import Job
 
 
@@ -36,3 +37,20 @@ def kept(job: Job) -> str:
         f"{job.name} could not be started again yet: `%ciao attach {job.reference}` tries again, "
         f"`%ciao delete {job.reference}` gives it up."
     )
+
+
+def delayed(job: Job, why: str, settings: Settings, limit: float | None) -> str:
+    """Return that the next try has to wait for the cluster.
+
+    Args:
+        job: The try that failed.
+        why: The fault, as a sentence.
+        settings: The setting ``followPatience``.
+        limit: Seconds after which a refusal counts as final, None if the fault is none.
+    """
+    patience = settings.follow_patience
+    if limit is None or limit >= patience:
+        time = f"{patience:.0f} s (setting followPatience)"
+    else:
+        time = f"{limit:.0f} s"
+    return f"{job.name} is not started again yet: {why.rstrip('.')}; it is tried again for {time} …"

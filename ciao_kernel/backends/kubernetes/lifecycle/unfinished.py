@@ -5,12 +5,15 @@
 - A job whose source was never created can never start, and holds its GPUs: it is removed.
 
 Only what the same user has submitted, and what is older than any submission takes.
+:func:`clear_sources` asks for neither: it makes way for the next try of a job.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 
 from ciao_kernel import log
@@ -19,9 +22,11 @@ from ciao_kernel.backends.kubernetes.apis import job_metadata, template_holder
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import creation, source_owners
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import BackendError, Refused
+from ciao_kernel.kube.client import Client
 from ciao_kernel.model import Job, Manifest, Notice
 from ciao_kernel.plugins import Emit
 
@@ -33,6 +38,7 @@ _REQUESTS = 3
 """Requests of a submission, each of which is repeated for ``request_patience`` seconds."""
 _RUNNING = "Running"
 """Condition of the operator's jobs that have their source; others have had it."""
+_LOOK = 0.3
 
 
 async def settle(target: Target, user: str, emit: Emit, patience: float) -> bool:
@@ -76,6 +82,32 @@ async def adopt(target: Target, job: Job) -> None:
         if all(await rights.allowed(target.client, target.namespace, *rights.SWEEP)):
             for item in await _unowned(target, job.name):
                 await _claimed(target, item)
+
+
+async def clear_sources(client: Client, made: Objects, job: Job, within: float) -> None:
+    """Remove the sources that a killed follower left, of which no job exists; wait for their end.
+
+    If that follower lives after all, it cannot claim them, and removes its job.
+
+    Args:
+        client: The API server.
+        made: The objects of the next try.
+        job: The try that failed.
+        within: Seconds to wait at most.
+
+    Raises:
+        Refused, ClusterFault: From the client.
+    """
+    paths = [f"{job_metadata.collection(one)}/{one['metadata']['name']}" for one in made.beside]
+    for path in paths:
+        item = await client.find(path)
+        labels = get(item, "metadata", "labels") or {}
+        unowned = job_metadata.UNOWNED in labels and labels.get(job_metadata.JOB) == job.name
+        if item and unowned and not get(item, "metadata", "ownerReferences"):
+            await client.delete(path, uid=str(item["metadata"]["uid"]))
+    until = time.monotonic() + within
+    while any([await client.find(path) for path in paths]) and time.monotonic() < until:
+        await asyncio.sleep(_LOOK)
 
 
 async def _unowned(target: Target, job: str = "") -> list[Manifest]:

@@ -642,6 +642,35 @@ def test_a_server_that_refuses_for_a_moment(server: Server, tmp_path: Path) -> N
     assert (written, replica(status).state) == ("first last", State.SUCCEEDED)
 
 
+def test_a_right_to_read_logs_that_comes_back(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a RoleBinding that somebody deletes and applies again while the job runs."""
+    monkeypatch.setattr(retry_limits, "_PATIENCE", dict.fromkeys(retry_limits._PATIENCE, 0.0))
+    denied = 0
+
+    def deny() -> int | None:
+        nonlocal denied
+        denied += 1
+        if denied < 4:
+            return 403
+        if denied == 4:
+            server.has(0, "ended")
+            server.tells("p0")
+            server.writes(0, "last")
+            server.ends("Succeeded")
+        return None
+
+    def lose() -> None:
+        server.faults[LOG] = deny
+        server.breaks(LOG)
+
+    written, status = server.follow(tmp_path, ("first", lose))
+    assert (written, replica(status).state) == ("first last", State.SUCCEEDED)
+    assert server.notices().count("not now") == 1
+    assert (tmp_path / "worker-0.log").read_text() == "first\nlast\n"
+
+
 def test_a_server_that_refuses_for_good(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,14 @@ def excuse(*looks: list[dict[str, Any]], now: Status = FAILED) -> str:
     return losses.excuse(now)
 
 
+def waited(code: int, ended: int = 200, name: str = "init-pytorch") -> dict[str, Any]:
+    """A worker whose init container has failed."""
+    over = {"terminated": {"exitCode": code, "finishedAt": at(ended)}}
+    main = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    before = [{"name": name, "state": over}]
+    return pod(phase="Failed", containerStatuses=[main], initContainerStatuses=before)
+
+
 EVICTED = "worker-0 was evicted, as when its node is drained"
 
 
@@ -128,6 +136,55 @@ EVICTED = "worker-0 was evicted, as when its node is drained"
             [[pod(0, deleted=5)], [pod(1, code=1, ended=200)]], "", id="long after the loss"
         ),
         pytest.param(
+            [[pod(0, deleted=5, disrupted=5)], [pod(1, code=1, ended=605)]],
+            "",
+            id="long after an eviction without another pod",
+        ),
+        pytest.param(
+            [
+                [pod(0, deleted=5, disrupted=5)],
+                [pod(0, uid="again", made=6)],
+                [pod(1, code=1, ended=605)],
+            ],
+            EVICTED,
+            id="another one has waited for the pod that could not take its place",
+        ),
+        pytest.param(
+            [
+                [pod(0, deleted=5, disrupted=5)],
+                [pod(0, uid="again", made=6)],
+                [pod(1, code=1, ended=1815)],
+            ],
+            EVICTED,
+            id="and as long as gloo does",
+        ),
+        pytest.param(
+            [
+                [pod(0, deleted=5, disrupted=5)],
+                [pod(0, uid="again", made=6)],
+                [pod(1, code=1, ended=3000)],
+            ],
+            "",
+            id="longer than any of them waits",
+        ),
+        pytest.param(
+            [
+                [pod(0, deleted=5, disrupted=5)],
+                [pod(0, uid="again", made=6, code=1, ended=605)],
+            ],
+            "",
+            id="the pod that took its place has failed long after",
+        ),
+        pytest.param(
+            [
+                [pod(0, deleted=5)],
+                [pod(0, uid="again", made=6)],
+                [pod(1, code=1, ended=605)],
+            ],
+            "",
+            id="long after somebody has deleted a pod that was replaced",
+        ),
+        pytest.param(
             [
                 [pod(1, code=137, ended=5)],
                 [pod(1, uid="again", made=6)],
@@ -151,6 +208,18 @@ EVICTED = "worker-0 was evicted, as when its node is drained"
             ],
             "worker-0 was rejected by its node (OutOfcpu)",
             id="another one fails for want of a rejected one",
+        ),
+        pytest.param(
+            [[waited(1)]],
+            "worker-0 was not started: the master was not ready in time",
+            id="the operator let it wait too long",
+        ),
+        pytest.param([[waited(137)]], "", id="its wait was ended"),
+        pytest.param([[waited(1, name="mine")]], "", id="another init container has failed"),
+        pytest.param(
+            [[waited(1, ended=300), pod(1, code=1, ended=200)]],
+            "",
+            id="another one has failed while it waited",
         ),
         pytest.param(
             [[pod(code=1, ended=5, phase="Failed", reason="OutOfcpu")]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
+from ciao_kernel.backends.kubernetes.following import replica_tracker
 from ciao_kernel.backends.kubernetes.following.job_watches import trimmed
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.following.replica_tracker import ReplicaTracker
@@ -172,6 +174,57 @@ def test_a_log_that_cannot_be_read_is_told_and_does_not_end_the_job(
 
     said = asyncio.run(main())
     assert said == "reading the log of worker-0 failed: the disk of the node is gone"
+
+
+@pytest.mark.parametrize("saved", ["zero\nfirst\n", ""])
+def test_readers_end_though_nobody_takes_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str
+) -> None:
+    """As after an interrupt: the first lines of a saved log were joined, or the reader fails."""
+
+    class Answer:
+        status, connection = 200, None
+
+        def __init__(self) -> None:
+            self.content = self
+            self._lines = ["first"] if saved else ["zero", "first"]
+
+        async def readany(self) -> bytes:
+            if not self._lines:
+                await asyncio.Event().wait()
+            name = self._lines.pop(0)
+            return f"2026-11-21T10:00:0{len(self._lines)}.000000001Z {name}\n".encode()
+
+    class Client:
+        access = None
+
+        @contextlib.asynccontextmanager
+        async def request(self, *_: object, **__: object) -> AsyncIterator[Answer]:
+            try:
+                yield Answer()
+            finally:
+                if not saved:
+                    raise LookupError("the connection cannot be closed")
+
+    monkeypatch.setattr(replica_tracker, "_WAITING", 1)
+    if saved:
+        (tmp_path / "worker-0.log").write_text(saved)
+
+    async def main() -> None:
+        pods = Pods()
+        members = ReplicaTracker(Client(), JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+        one = pod("a", 0, "Running", running={})
+        one["spec"]["nodeName"] = "n"
+        one["status"]["containerStatuses"][0] |= {"containerID": "c://1", "restartCount": 0}
+        pods.items = {"a": one}
+        members.update(pods.items, "j")
+        async with asyncio.timeout(10):
+            while not members._output._putters:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.01)
+            await members.close()
+        assert not asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    asyncio.run(main())
 
 
 def test_the_log_of_an_earlier_pod_is_waited_for_though_its_successor_runs(

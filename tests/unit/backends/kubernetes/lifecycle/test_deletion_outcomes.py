@@ -292,3 +292,28 @@ def test_what_a_job_owned_is_waited_for_though_its_object_is_gone(
     assert server.looks_at_map == looks
     removing = "it is deleted, and Kubernetes is removing ConfigMap mine-1"
     assert said[0] == (removing if looks == 3 else "it is deleted")
+
+
+@pytest.mark.parametrize(
+    ("what", "fault", "told"),
+    [
+        ("delete", ClusterFault("no answer."), 1),
+        ("delete", Refused("no backend.", code=503), 1),
+        ("delete", Refused("forbidden.", code=403), 0),
+        ("find", ClusterFault("no answer."), 0),
+        ("look", ClusterFault("no answer."), 0),
+    ],
+)
+def test_a_lost_answer_to_a_deletion_is_told(what: str, fault: Exception, told: int) -> None:
+    async def work(item: Any) -> int:
+        lost: list[int] = []
+        server: Any = Server(item, faults={what: fault})
+        with pytest.raises(type(fault)):
+            await Deletions().remove(
+                server, JOB, PATH, lambda: None, uncertain=lambda: lost.append(1)
+            )
+        return len(lost)
+
+    assert asyncio.run(work(job())) == told
+    if what == "delete":  # somebody else has deleted it
+        assert asyncio.run(work(job(deletionTimestamp="2026-01-01T00:00:05Z"))) == 0
