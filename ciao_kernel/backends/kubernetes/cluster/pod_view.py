@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from ciao_kernel.backends.kubernetes.object_fields import get
 from ciao_kernel.kube.client import Object
@@ -38,10 +39,26 @@ class LatestPod:
 
     async def changed(self, within: float) -> None:
         """Wait for the next state, at most the given seconds."""
-        await next_change(self._waiting, within)
+        await _next_change(self._waiting, within)
 
 
-async def next_change(waiting: set[asyncio.Event], within: float) -> None:
+class ListedPod:
+    """One pod of a watched list.
+
+    Args:
+        pod: Returns its state; None if it is gone.
+        waiting: Events that whoever takes the list's changes sets at each of the pod's.
+    """
+
+    def __init__(self, pod: Callable[[], Object | None], waiting: set[asyncio.Event]) -> None:
+        self.pod, self._waiting = pod, waiting
+
+    async def changed(self, within: float) -> None:
+        """Wait for the next state, at most the given seconds."""
+        await _next_change(self._waiting, within)
+
+
+async def _next_change(waiting: set[asyncio.Event], within: float) -> None:
     """Wait for the next state of a pod.
 
     Args:

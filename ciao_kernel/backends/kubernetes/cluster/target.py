@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import Api
 from ciao_kernel.backends.kubernetes.object_fields import many
-from ciao_kernel.background import cancel_all
+from ciao_kernel.background import SharedWork, cancel_all
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused
 from ciao_kernel.kube import access
@@ -116,23 +116,29 @@ class Targets:
         self._settings = settings
         self._load = load
         # Connections belong to the loop that opened them: cells on other threads have their own.
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _OfLoop] = WeakKeyDictionary()
 
     async def of(self, spec: ClusterSpec | None = None) -> Target:
         """Return the target of a cell's job; without a cell, the target of the settings.
 
+        Simultaneous calls get one client. A caller with little time leaves its sign-in to the
+        next one.
+
         Raises:
             ClusterFault: There are no credentials, or they cannot be read.
         """
-        here = self._loops.setdefault(asyncio.get_running_loop(), _Open())
+        here = self._loops.setdefault(asyncio.get_running_loop(), _OfLoop())
         context = (spec.context if spec else None) or self._settings.context
-        async with here.loading:  # simultaneous calls get one client
-            if context not in here.clients:
-                found = await self._load(context)
-                client = Client(found, self._settings.request_patience, self._load)
-                here.clients[context] = client
+        if context not in here.clients:
+            opening = here.opening.setdefault(context, SharedWork())
+            await opening.run(lambda: self._open(here, context))
         client = here.clients[context]
         return Target(client, self._namespace(spec, client.access))
+
+    async def _open(self, here: _OfLoop, context: str) -> None:
+        async with here.loading:  # of several programs that ask in the terminal, one at a time
+            found = await self._load(context)
+        here.clients[context] = Client(found, self._settings.request_patience, self._load)
 
     async def at(self, where: Where) -> Target:
         """Return the target in which to search for jobs."""
@@ -160,15 +166,19 @@ class Targets:
         return named or of_context or of_gateway or found.namespace or "default"
 
     async def close(self) -> None:
-        """Close the clients of this event loop; other loops close their own."""
+        """End sign-ins and close the clients of this event loop; other loops close their own."""
         here = self._loops.pop(asyncio.get_running_loop(), None)
-        for client in here.clients.values() if here else ():
+        if here is None:
+            return
+        await asyncio.gather(*(opening.close() for opening in here.opening.values()))
+        for client in here.clients.values():
             await client.close()
 
 
-class _Open:
+class _OfLoop:
     """Open clients of one event loop."""
 
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
+        self.opening: dict[str, SharedWork[None]] = {}
         self.loading = asyncio.Lock()

@@ -29,7 +29,8 @@ def facts(
         source: Where the cluster's address comes from.
         holder: The object with its pod templates (:mod:`.template_holder`), if that is another.
     """
-    policy = apis.of_item(item).policy(item)
+    api = apis.of_item(item)
+    policy = api.policy(item)
     spec = next(iter(_pod_specs(holder or item).values()), {})
     pulls = [str(one.get("name")) for one in many(spec, "imagePullSecrets")]
     labels = get(spec, "nodeSelector")
@@ -47,7 +48,11 @@ def facts(
         "clean policy": policy.get("cleanPodPolicy"),
         "deadline": _seconds(policy.get("activeDeadlineSeconds")),
         "backoff limit": policy.get("backoffLimit"),
-        "kept when over": _seconds(policy.get("ttlSecondsAfterFinished")),
+        "kept when over": (
+            _seconds(policy.get("ttlSecondsAfterFinished"))
+            if api.expires
+            else "until `ciao delete`"
+        ),
         "suspended": "yes" if policy.get("suspend") is True else "",
         "deleted": _deletion(item),
     }

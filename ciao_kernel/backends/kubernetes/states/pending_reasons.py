@@ -28,6 +28,8 @@ _ASK_PARENTS_EVERY = 5.0
 """Seconds between two rounds that ask also about the objects between a job and its pods: a job may
 wait for hours, and they are several."""
 _MOST_PODS = 4
+_SECURITY = "violates PodSecurity"
+"""Part of a refusal of pods, by which waiting does not help (k8s.io/pod-security-admission)."""
 _OPERATOR_SILENT = 10.0
 _TO_SECONDS = len("2026-01-01T00:00:00")
 """Characters by which times are compared: only some of them have fractions of a second."""
@@ -237,15 +239,18 @@ class PendingReasons:
     def _given_up(self, now: Status, pods: Mapping[Replica, Object | None]) -> Status | None:
         """Return the failed status of a job for which its controller can create no pods."""
         told = "" if any(pods.values()) else self._told.get(_of_uid(self._uid), "")
-        reason = told.partition(":")[0]
-        if reason not in apis.of_job(self._job).hopeless:
+        if told.partition(":")[0] not in apis.of_job(self._job).hopeless:
+            # What creates the pods of a role may say so, not the job.
+            by_role = [] if any(pods.values()) else [one.reason for one in now.replicas]
+            told = next((one for one in by_role if _SECURITY in one), "")
+        if not told:
             self._refused_since = 0.0
             return None
         self._refused_since = self._refused_since or time.monotonic()
         if time.monotonic() - self._refused_since < self._hopeless:
             return None
         message = f"{apis.of_job(self._job).controller} cannot create its pods: {told}"
-        since = self._now()
+        reason, since = told.partition(":")[0], self._now()
         return replace(
             now, state=State.FAILED, since=since, reason=reason, message=message, hopeless=True
         )

@@ -2,7 +2,8 @@
 
 Kueue keeps a job suspended until its queue has room for all replicas. Why a job waits is read by
 :mod:`.workloads`, and its place in the queue by :mod:`.queue_place`. Somebody may suspend it too,
-by its Workload, or by its own field if Kueue does not manage its kind.
+by its Workload, or by its own field if Kueue does not manage its kind; and so may Kueue itself, as
+after an admission check that was rejected.
 """
 
 from __future__ import annotations
@@ -123,17 +124,13 @@ class QueueReasons:
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.ensure_future(self._ask(uid))
         if self._waits_for_nobody(began - self._since):
-            return self._suspended(now)
+            return self._given_up(now, item) or self._suspended(now)
         if self._is_suspended:  # it is resumed, and waits anew
             self._is_suspended, self._since = False, began
         self._place.ask(queue_of(item), uid)
         text = words(item, self._reason, self._place.text)
         if self._is_certainly_in_vain() and not self._ran:
-            why = short(self._reason, _LONGEST)
-            message = f"{self._job.name} can never run in queue {queue_of(item)}: {why}"
-            return replace(
-                now, state=State.FAILED, since=self._now(), message=message, hopeless=True
-            )
+            return self._hopeless(now, item)
         self._report(text)
         return replace(now, message=text)
 
@@ -160,19 +157,33 @@ class QueueReasons:
             return False
         return not told.active if told.exists else waited >= self._unmanaged
 
+    def _hopeless(self, now: Status, item: Object) -> Status:
+        """Return the failed status of a job that its queue will never let run."""
+        why = short(self._reason, _LONGEST)
+        message = f"{self._job.name} can never run in queue {queue_of(item)}: {why}"
+        return replace(now, state=State.FAILED, since=self._now(), message=message, hopeless=True)
+
+    def _given_up(self, now: Status, item: Object) -> Status | None:
+        """Return the failed status of a job that Kueue has given up before its first run."""
+        told = self._told
+        began = self._ran or (told is not None and told.admitted)
+        return self._hopeless(now, item) if told and told.given_up and not began else None
+
     def _suspended(self, now: Status) -> Status:
-        """Return the status of a job that somebody has suspended; say so, once."""
-        until = f"until `ciao resume {self._job.reference}`"
+        """Return the status of a job that somebody, or Kueue, has suspended; say so, once."""
+        told, until = self._told, f"until `ciao resume {self._job.reference}`"
+        why = f": {short(self._reason, _LONGEST)}" if self._reason else ""
+        by = " by Kueue" if told and told.given_up else ""
         if not self._is_suspended:
             self._is_suspended, self._said = True, ""
             self._place.forget()
             # A change of the job's own field is told as such, by whoever follows it.
-            if self._told and self._told.exists:
+            if told and told.exists:
                 self._was_inactive = True
                 pods = ", and its pods are deleted" if self._ran else ""
-                self._notice = f"{self._job.name} is suspended{pods} {until}."
-        why = f": {short(self._reason, _LONGEST)}" if self._reason else ""
-        return replace(now, reason=SUSPENDED, message=f"is suspended {until}{why}")
+                because = why if by else ""
+                self._notice = f"{self._job.name} is suspended{by}{pods} {until}{because}."
+        return replace(now, reason=SUSPENDED, message=f"is suspended{by} {until}{why}")
 
     def _is_certainly_in_vain(self) -> bool:
         if not workloads.waits_in_vain(self._reason):

@@ -65,8 +65,9 @@ class KeptPods:
             f"{first} has ended, but its pod stays alive because its container {name} does not "
             f"end: the cluster does not notice the end of {self._job.name}. `%ciao delete "
             f"{self._job.reference}` removes the pods. To prevent this, switch off what adds "
-            f"{name} to pods (for Istio: leave out %labels=sidecar.istio.io/inject=true), or let "
-            "it be added as a native sidecar (an init container with restartPolicy: Always)."
+            f"{name} to pods (for Istio: leave out %labels=sidecar.istio.io/inject=true; for "
+            "Linkerd: leave out %annotations=linkerd.io/inject=enabled), or let it be added as a "
+            "native sidecar (an init container with restartPolicy: Always)."
         )
 
 

@@ -35,6 +35,10 @@ HOPELESS = frozenset(
 
 NOT_STARTED = ("StartError", "ContainerCannotRun")
 """Reasons of containers whose program could not be executed, as where an image has no Python."""
+_WAITS = "init-pytorch"
+"""The training operator's init container, in which a PyTorchJob's worker waits for its master. It
+gives up after 100 tries, some minutes (pkg/controller.v1/pytorch/initcontainer.go)."""
+NO_MASTER = "the master was not ready in time"
 _LONGEST = 300
 _SIGNALLED = (None, 137, 143)
 """Exit codes of a program that was killed or asked to end."""
@@ -221,13 +225,25 @@ def _init(one: Manifest, sidecars: frozenset[str]) -> tuple[str, str]:
     return "", f"its init container {name} ended with exit code {code}" if code else ""
 
 
+def gave_up_waiting(pod: Manifest) -> Manifest | None:
+    """Return the end of the init container that has waited for the master in vain; None if not."""
+    for one in many(pod, "status", "initContainerStatuses"):
+        if _is_given_up(one):
+            return dict(one["state"]["terminated"])
+    return None
+
+
+def _is_given_up(one: Manifest) -> bool:
+    return one.get("name") == _WAITS and get(one, "state", "terminated", "exitCode") == 1
+
+
 def _failed_init(pod: Manifest) -> str:
     """Return which init container ended a pod before its program began; "" if none did."""
     sidecars = native_sidecars(pod)
     for one in many(pod, "status", "initContainerStatuses"):
         over = get(one, "state", "terminated")
         if get(over, "exitCode") and one.get("name") not in sidecars:
-            said = _last_line(get(over, "message"))
+            said = NO_MASTER if _is_given_up(one) else _last_line(get(over, "message"))
             return _init(one, sidecars)[1] + (f": {said}" if said else "")
     return ""
 

@@ -4,8 +4,8 @@ The Workload itself says most, but reading it needs a right of its own. Without 
 read: an event of the job names its Workload, and the events of that say why it waits. They are
 gone after an hour, and none is written for a queue that does not exist.
 
-Sources: ``apis/kueue/v1beta2/workload_types.go`` and ``pkg/scheduler/flavorassigner`` of Kueue
-0.15.
+Sources: ``apis/kueue/v1beta2/workload_types.go``, ``pkg/controller/core/workload_controller.go``
+and ``pkg/scheduler/flavorassigner`` of Kueue 0.15.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ _TOO_LARGE = "maximum capacity"
 _MAY_PASS = ("insufficient unused quota", "topology ")
 """Other nodes may be free later. How a topology is full may have a semicolon inside."""
 _NO_QUEUE = "doesn't exist"
+_QUOTA = "QuotaReserved"
+_CHECK = "admission check "
+"""Begin of a reason that is not Kueue's own: another controller has to agree to the start."""
+_DEACTIVATED_FOR = "The workload is deactivated due to "
+"""Begin of Kueue's message about a Workload that it has made inactive itself."""
 _CUT = "..."
 """End of a message of an event of which Kueue left out the rest (``TruncateEventMessage``)."""
 
@@ -44,6 +49,10 @@ class Answer:
     """Whether the job has one; None: this user may not read it."""
     active: bool = True
     """False if it is made inactive (``ciao suspend``): then the job waits for no place."""
+    given_up: bool = False
+    """Whether Kueue itself made it inactive: ``why`` says why."""
+    admitted: bool = False
+    """Whether it was admitted before: the job may have run."""
 
 
 class Workload:
@@ -80,8 +89,11 @@ class Workload:
         item = await of_job(self._client, self._job.place, uid)
         if not item:
             return Answer(exists=False)
-        why = condition(item) or await self._told_by_events(uid)
-        return Answer(why, exists=True, active=get(item, "spec", "active") is not False)
+        active = get(item, "spec", "active") is not False
+        given_up = "" if active else _given_up(item)
+        why = given_up or condition(item) or await self._told_by_events(uid)
+        admitted = any(one.get("type") == "Admitted" for one in many(item, "status", "conditions"))
+        return Answer(why, exists=True, active=active, given_up=bool(given_up), admitted=admitted)
 
     async def _told_by_events(self, uid: str) -> str:
         if not self._name:
@@ -128,10 +140,28 @@ async def of_job(client: Client, namespace: str, uid: str) -> Object:
 
 
 def condition(item: Object) -> str:
-    """Return why a Workload has no place in its queue; "" if it has one, or does not tell."""
+    """Return why a Workload is not admitted: it has no place in its queue, or a check is not ready.
+
+    Returns "" if it is admitted, or does not tell.
+    """
+    quota = [one for one in many(item, "status", "conditions") if one.get("type") == _QUOTA]
+    if any(one.get("status") == "False" for one in quota):
+        return _sentence(quota[0].get("message"))
+    # Checks are listed before there is quota too, and nobody works at them then.
+    for one in many(item, "status", "admissionChecks") if quota else ():
+        if (state := one.get("state")) != "Ready":
+            said = _sentence(one.get("message"))
+            return f"{_CHECK}{one.get('name')}" + (f": {said}" if said else f" is {state}")
+    return ""
+
+
+def _given_up(item: Object) -> str:
+    """Return why Kueue has made a Workload inactive; "" if somebody else did."""
     for one in many(item, "status", "conditions"):
-        if one.get("type") == "QuotaReserved" and one.get("status") == "False":
-            return _sentence(one.get("message"))
+        said = _sentence(one.get("message"))
+        evicted = one.get("type") == "Evicted" and one.get("status") == "True"
+        if evicted and said.startswith(_DEACTIVATED_FOR):
+            return said
     return ""
 
 
@@ -157,7 +187,7 @@ def waits_in_vain(why: str) -> bool:
     """
     # One part for each role; a part names all kinds of nodes that were tried for it.
     parts = _PARTS.split(why)
-    if why.endswith(_CUT):
+    if why.endswith(_CUT) or why.startswith(_CHECK):
         return False
     return is_missing(why) or any(
         _TOO_LARGE in part and not any(one in part for one in _MAY_PASS) for part in parts

@@ -442,7 +442,7 @@ class Policed(Server):
 
 def tried(bare: str, owned: str) -> str:
     """Return what a dry run says of a job's pods."""
-    pod = checks.as_pod({"metadata": {}, "spec": {}}, "a-try", "team")
+    pod = {"metadata": {"name": "a-try"}, "spec": {}}
     owner = job().job | {"kind": "TFJob", "metadata": {"name": "a"}}
     return asyncio.run(checks.dry_run(target(Policed(bare, owned)), [], [pod], owner))
 

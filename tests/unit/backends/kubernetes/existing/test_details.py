@@ -96,3 +96,27 @@ def test_the_shown_object_has_its_spec_once() -> None:
     notes = {"ciao-kernel/submitted": "{}", "other": "kept"}
     item = {"kind": "TFJob", "metadata": {"annotations": notes}, "spec": {}}
     assert details.shown(item)["metadata"]["annotations"] == {"other": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}}, ["60 s"]),
+        ({"spec": {"runPolicy": {}}}, []),
+        (
+            {
+                "spec": {
+                    "sshAuthMountPath": "/ciao-ssh",
+                    "runPolicy": {"ttlSecondsAfterFinished": 60},
+                }
+            },
+            ["until `ciao delete`"],
+        ),
+        ({"spec": {"runtimeRef": {"name": "mnist"}}}, ["until `ciao delete`"]),
+    ],
+)
+def test_a_job_that_nothing_deletes_after_its_end_says_so(
+    item: dict[str, Any], said: list[str]
+) -> None:
+    facts = details.facts(JOB, {"metadata": {}, **item}, "test")
+    assert [text for name, text in facts if name == "kept when over"] == said

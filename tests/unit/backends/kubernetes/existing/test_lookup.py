@@ -123,6 +123,34 @@ def test_a_command_says_what_it_must(context: str, namespace: str, words: str) -
     assert asyncio.run(main()) == words
 
 
+def test_a_caller_with_little_time_leaves_the_sign_in_to_the_others() -> None:
+    async def main() -> None:
+        may, asked = asyncio.Event(), []
+
+        async def load(name: str) -> Any:
+            asked.append(name)
+            await may.wait()
+            if len(asked) == 1:
+                raise ClusterFault("no such user")
+            return SimpleNamespace(namespace="team-a", context=name, source="")
+
+        targets = Targets(Settings(), load)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await targets.of()
+        asking = [asyncio.create_task(targets.of()) for _ in range(3)]
+        await asyncio.sleep(0)
+        may.set()
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        assert ([str(one) for one in found], len(asked)) == (["no such user"] * 3, 1)
+        assert (await targets.of()).client is (await targets.of()).client
+        assert len(asked) == 2, "a fault is not kept"
+        await targets.close()
+
+    asyncio.run(main())
+
+
 class Kinds:
     """Serves some kinds of the operator, and answers no request for a job before all have come."""
 

@@ -169,5 +169,48 @@ def test_events_of_an_earlier_job_of_the_same_name_are_no_reasons(
     assert any(reasons_without_pods("trainjobs", (WORKER,), event)) is shown
 
 
+SECURITY = 'Error creating: pods "a" is forbidden: violates PodSecurity "restricted:latest": root'
+
+
+def outcome(resource: str, event: Any, *, pods: bool = False, wait: float = 0.0) -> Status:
+    """Return the status of a job that waits, after its events have been read."""
+    job = Job("train", "kubernetes", "pytorch", (WORKER,), 0.0, "team", resource=resource)
+
+    async def main() -> Status:
+        client: Any = Events(event)
+        found = PendingReasons(client, job, wait, lambda: None, lambda: NOW)
+        now = Status(State.PENDING, (ReplicaStatus(WORKER),))
+        pod = {"metadata": {"uid": "1", "name": "train-worker-0"}, "spec": {}, "status": {}}
+        seen = {WORKER: pod if pods else None}
+        found.explain(now, {WORKER: None}, "uid of Job train")
+        assert found._asking is not None
+        await found._asking
+        return found.explain(now, seen, "uid of Job train")
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("resource", "event"),
+    [
+        ("jobs.batch", warning("Job", "train", message=SECURITY)),
+        ("pytorchjobs", warning("Job", "train", message=SECURITY, reason="FailedCreatePod")),
+        ("trainjobs", warning("Job", "train-worker-0", message=SECURITY)),
+    ],
+)
+def test_a_job_whose_pods_pod_security_refuses_is_given_up(resource: str, event: Any) -> None:
+    found = outcome(resource, event)
+    assert (found.state, found.hopeless, found.since) == (State.FAILED, True, NOW)
+    assert found.reason == event["reason"]
+    assert found.message.endswith(f" cannot create its pods: {event['reason']}: {SECURITY}")
+    assert outcome(resource, event, wait=60.0).state is State.PENDING
+
+
+def test_a_job_that_has_a_pod_or_may_get_one_is_not_given_up() -> None:
+    refused = warning("Job", "train", message=SECURITY)
+    assert outcome("jobs.batch", refused, pods=True).state is State.PENDING
+    assert outcome("jobs.batch", warning("Job", "train")).state is State.PENDING
+
+
 def test_objects_of_others_with_such_a_name_are_no_reasons() -> None:
     assert reasons_without_pods("trainjobs", (WORKER,), warning("Pod", "train-worker-0")) == [""]

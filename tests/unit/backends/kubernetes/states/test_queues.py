@@ -308,6 +308,93 @@ def test_a_job_that_never_ran_and_is_suspended_has_no_pods_to_lose() -> None:
     assert notices == ["mnist is suspended until `ciao resume mnist`."]
 
 
+def checked(state: str, message: str) -> Any:
+    """A Workload with quota, of whose checks one is not ready."""
+    checks = [
+        {"name": "budget", "state": "Ready", "message": "fine"},
+        {"name": "nodes", "state": state, "message": message},
+        {"name": "more", "state": "Pending", "message": "later"},
+    ]
+    reserved = {"type": "QuotaReserved", "status": "True", "message": "Quota reserved in team"}
+    return {"status": {"conditions": [reserved], "admissionChecks": checks}}
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "shown"),
+    [
+        ("Pending", "ETA:\n 20 minutes.", "admission check nodes: ETA: 20 minutes"),
+        ("Retry", "no nodes", "admission check nodes: no nodes"),
+        ("Pending", "", "admission check nodes is Pending"),
+        ("Pending", "> maximum capacity (8)", "admission check nodes: > maximum capacity (8)"),
+        ("Ready", "", "admission check more: later"),
+    ],
+)
+def test_a_job_with_quota_waits_for_its_admission_checks(
+    state: str, message: str, shown: str
+) -> None:
+    server = Server(events, [checked(state, message)])
+    found, _ = told(server, WAITS, WAITS, WAITS)
+    assert found[-1]
+    assert found[-1].state is State.PENDING
+    assert found[-1].message == f"waits in queue team: {shown}"
+    assert server.asked == []
+
+
+def test_checks_of_a_job_without_quota_are_no_reason() -> None:
+    item = checked("Pending", "ETA: 20 minutes.")
+    assert workloads.condition(item)
+    item["status"]["conditions"] = []
+    assert workloads.condition(item) == ""
+
+
+REJECTED = "The workload is deactivated due to Admission check(s): nodes, were rejected"
+
+
+def deactivated(*, admitted: bool = False, evicted: str = "True") -> Any:
+    """A Workload that Kueue has made inactive."""
+    conditions = [
+        {"type": "QuotaReserved", "status": "False", "message": "The workload is deactivated"},
+        {"type": "Evicted", "status": evicted, "reason": "Deactivated", "message": REJECTED},
+        *([{"type": "Admitted", "status": "False"}] if admitted else []),
+    ]
+    checks = [{"name": "nodes", "state": "Pending", "message": "Reset to Pending after eviction"}]
+    status = {"conditions": conditions, "admissionChecks": checks}
+    return {"spec": {"active": False}, "status": status}
+
+
+def test_a_job_that_kueue_gives_up_before_it_ran_fails() -> None:
+    (_, then), notices = told(Server(events, [deactivated()]), WAITS, WAITS)
+    assert then
+    assert (then.state, then.hopeless, then.since) == (State.FAILED, True, 1000.0)
+    assert then.message == f"mnist can never run in queue team: {REJECTED}"
+    assert notices == []
+
+
+def test_a_job_that_kueue_gives_up_after_it_ran_is_suspended_by_kueue() -> None:
+    (*_, then), notices = told(Server(events, [deactivated()]), RUNS, WAITS, WAITS)
+    assert then
+    assert (then.state, then.reason) == (State.PENDING, "Suspended")
+    assert then.message == f"is suspended by Kueue until `ciao resume mnist`: {REJECTED}"
+    assert notices == [
+        "mnist is suspended by Kueue, and its pods are deleted until `ciao resume mnist`: "
+        f"{REJECTED}."
+    ]
+
+
+def test_a_job_that_may_have_run_before_it_was_followed_is_kept() -> None:
+    (_, then), notices = told(Server(events, [deactivated(admitted=True)]), WAITS, WAITS)
+    assert then
+    assert (then.state, then.reason) == (State.PENDING, "Suspended")
+    assert notices == [f"mnist is suspended by Kueue until `ciao resume mnist`: {REJECTED}."]
+
+
+def test_what_kueue_said_before_somebody_suspended_the_job_does_not_count() -> None:
+    (_, then), notices = told(Server(events, [deactivated(evicted="False")]), WAITS, WAITS)
+    assert then
+    assert then.state is State.PENDING
+    assert notices == ["mnist is suspended until `ciao resume mnist`."]
+
+
 class Resumed(Server):
     """Has a Workload that is active again when it is read for the second time."""
 

@@ -56,6 +56,7 @@ def test_a_container_that_does_not_end_is_said_once(monkeypatch: pytest.MonkeyPa
     assert said is not None
     assert "worker-0 has ended, but its pod stays alive because its container istio-proxy" in said
     assert "leave out %labels=sidecar.istio.io/inject=true" in said
+    assert "leave out %annotations=linkerd.io/inject=enabled" in said
     assert "native sidecar" in said
     assert known.report(kept, pods) is None
     pods[ZERO] = pod(0)

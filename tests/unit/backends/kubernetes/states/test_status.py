@@ -194,6 +194,20 @@ def test_an_init_container_that_failed_is_named(code: int, message: Any, reason:
 
 
 @pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "ended with exit code 1: the master was not ready in time"),
+        (2, "ended with exit code 2"),
+    ],
+)
+def test_a_worker_that_waited_for_its_master_in_vain_says_so(code: int, said: str) -> None:
+    before = {"name": "init-pytorch", "state": {"terminated": {"exitCode": code}}}
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    one = status.of_pod(pod("Failed", waits, initContainerStatuses=[before]), WORKER)
+    assert (one.state, one.reason) == (State.FAILED, f"its init container init-pytorch {said}")
+
+
+@pytest.mark.parametrize(
     ("length", "shown"), [(300, "x" * 300), (301, "x" * 299 + "…"), (9999, "x" * 299 + "…")]
 )
 def test_of_a_long_message_the_first_300_characters_are_told(length: int, shown: str) -> None:
