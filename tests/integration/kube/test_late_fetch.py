@@ -211,6 +211,19 @@ def test_what_is_lost_is_said(
     assert "by:s3" in caught.value.hint
 
 
+def test_the_registry_may_still_have_files_of_a_pod_that_is_gone(tmp_path: Path) -> None:
+    none: Any = None
+    backend = Backend(none, Settings(), None, item({}))
+    header = "%output=model/ by:registry\n%registry=host.example/team/cells:1\n"
+    with pytest.raises(BackendError, match="it has no pod") as caught:
+        asyncio.run(fetched(backend, job(tmp_path, header)))
+    assert "still in host.example/team/cells/ciao-output:" in caught.value.hint
+    assert "ciao-UID" in caught.value.hint
+    with pytest.raises(BackendError, match="it has no pod") as caught:  # none is known here
+        asyncio.run(fetched(backend, job(tmp_path, header.splitlines()[0])))
+    assert "by:s3" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("queue", "status", "why"),
     [

@@ -572,6 +572,51 @@ def test_pods_that_would_need_a_password_need_a_secret(way: Way) -> None:
     assert checked(signed_in(way)) is None
 
 
+def needs_a_repository(status: int) -> Callable[[Handler], bool]:
+    """As Amazon ECR: nothing is pushed into a repository that does not exist."""
+
+    def refuse(handler: Handler) -> bool:
+        if handler.command == "POST" and "/blobs/uploads/" in handler.path:
+            handler.error(status, {404: "NAME_UNKNOWN"}.get(status, "DENIED"))
+            return True
+        return False
+
+    return refuse
+
+
+@pytest.mark.parametrize("secret", [False, True])
+@pytest.mark.parametrize(
+    ("status", "message"), [(404, "has no such repository"), (405, "is read-only")]
+)
+def test_a_repository_that_takes_no_push_is_an_error_before_the_job(
+    way: Way, status: int, message: str, secret: bool
+) -> None:
+    way.fake.how.before = needs_a_repository(status)
+    error = checked(signed_in(way) if secret else way)
+    assert isinstance(error, SpecError)
+    assert message in error.message
+    assert f"{way.fake.host}/{REPOSITORY}" in error.message
+    assert "%registry=" in error.hint
+    assert (REPOSITORY in error.hint) is (status == 404)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [Behaviour(auth=auth, rights={REPOSITORY: {"pull"}}) for auth in ("basic", "token")],
+    indirect=True,
+)
+def test_a_login_here_that_may_only_read_is_enough(way: Way) -> None:
+    """The account in the Secret, which the pod uses, is another one."""
+    assert checked(signed_in(way)) is None
+
+
+@pytest.mark.parametrize("way", [Behaviour(auth="token")], indirect=True)
+def test_the_upload_that_was_tried_is_cancelled(way: Way) -> None:
+    assert checked(signed_in(way)) is None
+    assert any("POST" in line for line in way.fake.lines())
+    assert not way.fake.uploads
+
+
 def test_no_registry_is_an_error(way: Way) -> None:
     error = checked(way, registry="")
     assert isinstance(error, SpecError)

@@ -21,6 +21,7 @@ from tests.integration.kube.test_responses import client
 PODS = "/api/v1/namespaces/team/pods"
 QUOTAS = "/api/v1/namespaces/team/resourcequotas"
 MAPS = "/api/v1/namespaces/team/configmaps"
+JOBS = "/apis/kubeflow.org/v1/namespaces/team/tfjobs"
 EVERYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 FULL = {
     "metadata": {"name": "small"},
@@ -55,6 +56,8 @@ class Server:
         self.quotas: list[Any] = []
         self.restricted = False
         self.policy = ""
+        self.manages = False
+        """Whether Kueue suspends a new job."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json() if request.method == "POST" else {}
@@ -66,6 +69,8 @@ class Server:
         if request.path == QUOTAS:
             return web.json_response({"items": self.quotas})
         assert request.query["dryRun"] == "All"
+        if self.manages and request.path == JOBS:
+            return web.json_response({**body, "spec": {"runPolicy": {"suspend": True}}})
         if self.policy and request.path == PODS:
             status = {"kind": "Status", "code": 400, "message": self.policy}
             return web.json_response(status, status=400)
@@ -102,6 +107,47 @@ def test_a_cell_that_was_edited_is_not_tried_again() -> None:
             assert await tried(target, server, far) == ALL
             api.cache.clear()  # as whoever reads a refusal does
             assert await tried(target, server, made("a")) == ALL
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_job_that_waits_in_a_queue_needs_no_room_for_its_pods_now(readable: bool) -> None:
+    async def main() -> None:
+        server = Server()
+        server.quotas = [FULL] if readable else []
+        server.policy = 'pods "a" is forbidden: exceeded quota: small, used: pods=2'
+        async with client(server.answer) as api:
+            target = Target(api, "team")
+            with pytest.raises(NoRoom):  # Kueue does not manage its kind, whatever the cell names
+                await tried(target, server, made("a"))
+            server.manages = True
+            assert JOBS in await tried(target, server, made("a"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "said"),
+    [
+        ({"pods": "0"}, {"pods": "0"}, "pods: the job asks for 1, and all of it is 0"),
+        ({"limits.cpu": "500m"}, {}, "limits.cpu: the job asks for 1, and all of it is 500m"),
+        ({"configmaps": "3"}, {"configmaps": "3"}, "asks for 1, and 3 of 3 are used"),
+        ({"count/tfjobs.kubeflow.org": "1"}, {"count/tfjobs.kubeflow.org": "1"}, "1 of 1 is used"),
+    ],
+)
+def test_a_job_that_waits_needs_room_for_its_objects_and_a_quota_that_can_hold_it(
+    hard: dict[str, str], used: dict[str, str], said: str
+) -> None:
+    async def main() -> None:
+        server = Server()
+        server.manages = True
+        server.quotas = [{"metadata": {"name": "q"}, "spec": {"hard": hard}}]
+        server.quotas[0]["status"] = {"used": used}
+        async with client(server.answer) as api:
+            with pytest.raises(NoRoom) as raised:
+                await validation.try_out(Target(api, "team"), made("a"))
+        assert said in raised.value.message
 
     asyncio.run(main())
 

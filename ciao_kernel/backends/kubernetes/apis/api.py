@@ -78,6 +78,8 @@ class Api:
     replaces_disrupted: bool = False
     """Whether the controller can replace a pod that the cluster disrupts without a restart policy
     that says so: by a podFailurePolicy."""
+    expires: bool = True
+    """Whether a finished job is deleted after a time that its object names."""
     built_in: bool = False
     """Whether every cluster serves it."""
     as_submitted: Callable[[Manifest], Manifest] = dict

@@ -32,6 +32,8 @@ MPI_OPERATOR = replace(
     parents=_parents,
     # Not the backoff limit: with a limit of 0 that message is about the failed launcher.
     given_up=(DEADLINE,),
+    # It hands the time on to the launcher's Job, and keeps the MPIJob.
+    expires=False,
     missing="mpi-operator is not installed there",
     install="An administrator installs it: https://github.com/kubeflow/mpi-operator.",
 )

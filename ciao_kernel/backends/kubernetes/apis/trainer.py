@@ -202,4 +202,5 @@ TRAINER = Api(
     restart_policy=_restart_policy,
     needs_all_workers=_needs_all_workers,
     replaces_disrupted=True,
+    expires=False,
 )

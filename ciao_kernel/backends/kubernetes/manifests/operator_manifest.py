@@ -9,6 +9,7 @@ from ciao_kernel.backends.kubernetes.manifests.rendering import (
     Rendered,
     Rendering,
     Request,
+    refuse_ttl,
     time_to_live,
 )
 from ciao_kernel.config import Settings
@@ -33,13 +34,29 @@ def _empty(plan: Plan) -> Pods:
 
 def _render(ask: Request, pods: Pods) -> Rendered:
     made = _made(ask.plan, pods)
-    return Rendered(made, {"runPolicy": _run_policy(ask.plan, ask.settings, made), **made.spec})
+    ends = {"ttlSecondsAfterFinished": time_to_live(ask.plan, ask.settings)}
+    policy = {**_run_policy(ask.plan, ask.settings, made), **ends}
+    return Rendered(made, {"runPolicy": policy, **made.spec})
+
+
+def _check_by_ssh(plan: Plan, settings: Settings) -> None:
+    """Check that mpi-operator can run a cell.
+
+    Raises:
+        SpecError: A directive does not fit.
+    """
+    refuse_ttl(
+        plan,
+        "an MPIJob of mpi-operator has no time to live: only its launcher would be deleted after "
+        "it.",
+    )
 
 
 def _render_by_ssh(ask: Request, pods: Pods) -> Rendered:
     named = {role: _named(pod, role, ask.run) for role, pod in pods.items()}
     made = _made_by_ssh(ask.plan, named)
-    # The launcher is a Job, which would start a failed program again.
+    # The launcher is a Job, which would start a failed program again. Without
+    # ttlSecondsAfterFinished: that Job alone would go, and with it the log of a job that stays.
     policy = {**_run_policy(ask.plan, ask.settings, made), "backoffLimit": 0}
     return Rendered(made, {"runPolicy": policy, **made.spec})
 
@@ -59,7 +76,6 @@ def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:
         # The operator deletes pods, so that a PS ends even if nobody follows the job. For "all"
         # the job itself is deleted after its logs are read; the operator cannot know that time.
         "cleanPodPolicy": "None" if keeps else "Running",
-        "ttlSecondsAfterFinished": time_to_live(plan, settings),
     }
     if plan.spec.deadline is not None:
         found["activeDeadlineSeconds"] = plan.spec.deadline
@@ -69,4 +85,6 @@ def _run_policy(plan: Plan, settings: Settings, made: JobManifest) -> Manifest:
 
 
 OPERATOR = Rendering(kind=lambda plan: _made(plan, _empty(plan)), render=_render)
-MPI_BY_SSH = Rendering(kind=lambda plan: _made_by_ssh(plan, _empty(plan)), render=_render_by_ssh)
+MPI_BY_SSH = Rendering(
+    kind=lambda plan: _made_by_ssh(plan, _empty(plan)), render=_render_by_ssh, check=_check_by_ssh
+)

@@ -23,6 +23,7 @@ ARCHITECTURE = "kubernetes.io/arch"
 _BASES = frozenset({"base", "dockerfile", "s2i_builder"})
 """Fields of BuildSpec that name what an image is built on."""
 _SIDECAR = "sidecar.istio.io/inject"
+_LINKERD = {"linkerd.io/inject": "disabled"}
 
 
 def pod_template(
@@ -112,12 +113,14 @@ def pod_template(
     labels, notes = dict(cluster.labels), dict(cluster.annotations)
     # With a sidecar the pod never ends, unless the user knows better (a native sidecar ends with
     # the pod). Old versions of Istio read the annotation only, new ones prefer the label.
+    # Linkerd reads an annotation.
     sidecar = {_SIDECAR: labels.get(_SIDECAR) or notes.get(_SIDECAR) or "false"}
     return {
         "metadata": {
             "labels": {**sidecar, **labels, **job_metadata.labels(job.name)},
             "annotations": {
                 **sidecar,
+                **_LINKERD,
                 **notes,
                 **(delivery.upload.notes if delivery.upload else {}),
             },
@@ -143,20 +146,20 @@ def image_of(plan: Plan, settings: Settings) -> str:
             raise SpecError(
                 f"a job of {name} on a cluster needs an image that has its program.",
                 f"Add %image=… with {short(program)} and sh, or set it for all cells: "
-                f"`%ciao config images={name}=…`.",
+                f"`%ciao config images.{name}=…`.",
                 directive="framework",
             )
         if isinstance(plan.framework, Launching):
             needs = ", ".join(("Python", *plan.framework.programs, plan.framework.package))
             raise SpecError(
                 f"a job of {name} on a cluster needs an image with {needs}.",
-                f"Add %image=…, or set it for all cells: `%ciao config images={name}=…`.",
+                f"Add %image=…, or set it for all cells: `%ciao config images.{name}=…`.",
                 directive="framework",
             )
         raise SpecError(
             f"a job of {name} on a cluster needs an image, and no default is known.",
             f"Add %image=… with Python and {plan.framework.requirement}, or set it for all cells: "
-            f"`%ciao config images={name}=…`. %packages can add {plan.framework.requirement} to "
+            f"`%ciao config images.{name}=…`. %packages can add {plan.framework.requirement} to "
             "an image such as python:3.13.",
             directive="framework",
         )
@@ -186,7 +189,7 @@ def _command(plan: Plan, artifact: Artifact, role: str) -> tuple[str, ...]:
     before = ""
     if not isinstance(plan.framework, AnyLanguage):
         seen = plan.spec.seen_by(role)
-        before = root_links.make(root_links.links(seen, artifact.workdir))
+        before = root_links.make(root_links.links(seen, artifact.workdir, artifact.source))
     start = (artifact.python, "-I", "-S", "-c")
     if site_folder.starts(artifact.source):
         place = site_folder.path(artifact.workdir)
@@ -198,7 +201,8 @@ def _env(plan: Plan, job: Job, artifact: Artifact, role: str) -> list[Manifest]:
     """Return the variables that all replicas of a role have."""
     own = {"CIAO_JOB": job.name, **ALWAYS, **UNLESS_SET, **dict(artifact.env)}
     own |= checkpoints.variables(plan.spec, artifact.workdir)
-    own |= volume_variables.variables(plan.spec.seen_by(role), artifact.workdir)
+    seen = plan.spec.seen_by(role)
+    own |= volume_variables.variables(seen, artifact.workdir, artifact.source)
     if isinstance(plan.framework, AnyLanguage):
         own["CIAO_CELL"] = artifact.program
     own |= results.output_folder(plan.spec, artifact.workdir)

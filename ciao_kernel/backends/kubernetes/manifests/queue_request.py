@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ciao_kernel.backends.kubernetes import apis
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states import queues
@@ -14,6 +16,8 @@ from ciao_kernel.kube.client import Object
 from ciao_kernel.model import ClusterSpec
 
 _PRIORITY = f"{GROUP}/priority-class"
+_DEFAULT = "default"
+"""Name of the LocalQueue of jobs that name none (Kueue, ``LocalQueueDefaulting``)."""
 _READ = tuple(Right(verb, "localqueues", GROUP) for verb in ("get", "list"))
 """Optional rights: with them a wrong name is noticed before anything exists."""
 
@@ -70,6 +74,50 @@ async def check(cluster: ClusterSpec, target: Target, settings: Settings) -> Non
                 "Name another with %priority=…; `kubectl get workloadpriorityclasses` lists them.",
                 directive="priority",
             )
+
+
+async def holds(target: Target, made: Objects) -> bool:
+    """Return whether a new job would wait in a queue, without pods, until there is room.
+
+    Called for a job for which a quota has no room now. Kueue suspends the jobs that it manages
+    while they are created, so a dry run tells, also for the default queue of a namespace.
+
+    Args:
+        target: Cluster and namespace.
+        made: The job.
+
+    Raises:
+        ClusterFault: From the client.
+    """
+    try:
+        return apis.is_suspended(await target.client.create(made.path, made.job, dry_run=True))
+    except Refused as error:
+        # Of a TrainJob whose runtime does not exist yet there is no dry run.
+        if trainer.RUNTIME_FIRST not in error.message:
+            return False
+    return bool(queues.queue_of(made.job)) or await has_default(target)
+
+
+async def has_default(target: Target) -> bool:
+    """Return whether jobs without a queue get one; False if this user may not read queues.
+
+    Called for a job for which a quota has no room, and before an image is made for some nodes.
+
+    Args:
+        target: Cluster and namespace.
+
+    Raises:
+        ClusterFault: From the client.
+    """
+    client, namespace = target.client, target.namespace
+    try:
+        version = await served_version(client)
+        if not version or not all(await allowed(client, namespace, *_READ)):
+            return False
+        path = f"/apis/{GROUP}/{version}/namespaces/{namespace}/localqueues/{_DEFAULT}"
+        return await client.find(path) is not None
+    except Refused:
+        return False
 
 
 def ignored(job: Object, cluster: ClusterSpec, settings: Settings) -> str:

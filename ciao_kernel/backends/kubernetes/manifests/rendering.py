@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Shared
 from ciao_kernel.backends.kubernetes.manifests.runtime_overrides import Fields
 from ciao_kernel.config import Settings
+from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Job, Manifest
 from ciao_kernel.plugins import JobManifest, Plan
 
@@ -81,3 +82,22 @@ def time_to_live(plan: Plan, settings: Settings) -> int:
     if not plan.spec.retries:
         return ttl
     return max(ttl, int(settings.grace(plan.spec.grace)) + _FOR_RETRIES)
+
+
+def refuse_ttl(plan: Plan, message: str) -> None:
+    """Refuse a time to live, for an API whose finished jobs cannot have one.
+
+    Args:
+        plan: The program to run, with its options.
+        message: The reason, in one sentence.
+
+    Raises:
+        SpecError: The cell has ``%ttl``.
+    """
+    if plan.spec.cluster.ttl is not None:
+        raise SpecError(
+            message,
+            "Leave out %ttl, and delete the job with `ciao delete`; "
+            "`ciao delete --finished --older 7d` removes old ones.",
+            directive="ttl",
+        )

@@ -19,7 +19,13 @@ from ciao_kernel.backends.kubernetes.manifests import (
     replica_variables,
 )
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
-from ciao_kernel.backends.kubernetes.manifests.rendering import Pods, Rendered, Rendering, Request
+from ciao_kernel.backends.kubernetes.manifests.rendering import (
+    Pods,
+    Rendered,
+    Rendering,
+    Request,
+    refuse_ttl,
+)
 from ciao_kernel.backends.kubernetes.manifests.replica_variables import LONGEST_LABEL, PORT
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import SpecError
@@ -44,13 +50,9 @@ def check(plan: Plan, settings: Settings) -> None:
         SpecError: A directive does not fit.
     """
     cluster = plan.spec.cluster
-    if cluster.ttl is not None:
-        raise SpecError(
-            "a TrainJob has no time to live: Trainer would run a failed one again after it.",
-            "Leave out %ttl, and delete the job with `ciao delete`; or use a cluster with the "
-            "training operator.",
-            directive="ttl",
-        )
+    refuse_ttl(
+        plan, "a TrainJob has no time to live: Trainer would run a failed one again after it."
+    )
     unknown = (RestartPolicy.ALWAYS, RestartPolicy.EXIT_CODE)
     if cluster.restart_policy in unknown and not plan.spec.elastic:
         raise SpecError(

@@ -34,7 +34,7 @@ def check(plan: Plan, host_folders: Sequence[str] = ()) -> None:
         if one.kind is VolumeKind.HOST and not any(inside):
             raise SpecError(
                 f"the volume {one} is a folder of the node, which no setting allows.",
-                f"`ciao config hostFolders={one.path}` allows it, where the cluster does; a claim "
+                f"`ciao config hostFolders+={one.path}` allows it, where the cluster does; a claim "
                 "is on any node.",
                 directive="volume",
             )

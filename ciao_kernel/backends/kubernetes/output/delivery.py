@@ -42,6 +42,8 @@ class Delivery:
     """What the pods need to send files; None if ciao reads them from the pods or from logs."""
     values: Replica | None = None
     """The replica whose large values come as files; None if none do."""
+    rules: Sequence[Manifest] = ()
+    """The rules of the namespace's LimitRanges for containers, as far as they are known."""
 
     def of_template(self, role: str, *, only: bool) -> Delivery:
         """Return the delivery of the pods that one template makes.

@@ -190,8 +190,8 @@ def also(header: str) -> dict[str, list[str]]:
 def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest:
     """Return the pod that reads the claim of a job.
 
-    It has the image and the restrictions of the job's pods, and may be where they may be; the node
-    of the given one is preferred, as a disk may still be there.
+    It has the image, the account and the restrictions of the job's pods, and may be where they may
+    be; the node of the given one is preferred, as a disk may still be there.
 
     Args:
         pod: A pod of the job, or its template.
@@ -218,8 +218,11 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
         "command": [command[0], "-I", "-S", "-c", _STAYS, f"{stays:g}"],
         "volumeMounts": mounts,
     }
+    # The account may have the Secret for the image, and decides which rules of OpenShift hold. Not
+    # the priority, by which it could end pods of others, and not the class of a runtime with GPUs.
+    restrictions = ("securityContext", "tolerations", "nodeSelector", "serviceAccountName")
     made: Manifest = {
-        **_only(spec, "securityContext", "tolerations", "nodeSelector", "imagePullSecrets"),
+        **_only(spec, *restrictions, "imagePullSecrets"),
         "containers": [container],
         "volumes": sources,
         "restartPolicy": "Never",
@@ -235,10 +238,11 @@ def reader(pod: Any, words: Sequence[str], stays: float, owner: Any) -> Manifest
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}
         }
     run = secrets.token_hex(8)
+    istio = {"sidecar.istio.io/inject": "false"}
     meta: Manifest = {
         "name": f"{READER}-{run}",
-        "labels": {job_metadata.MANAGED: "ciao", "sidecar.istio.io/inject": "false"},
-        "annotations": {job_metadata.RUN: run, "sidecar.istio.io/inject": "false"},
+        "labels": {job_metadata.MANAGED: "ciao", **istio},
+        "annotations": {job_metadata.RUN: run, **istio, "linkerd.io/inject": "disabled"},
     }
     if uid := get(owner, "metadata", "uid"):
         named = {"name": owner["metadata"]["name"], "uid": uid}

@@ -7,6 +7,7 @@ reads with the credentials of this machine, or with those of the same Secret.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,9 +24,12 @@ from ciao_kernel.errors import (
     EnvironmentFault,
     RegistryFault,
     SpecError,
+    UsageError,
 )
 from ciao_kernel.magics import stored_header
+from ciao_kernel.magics.directives import outputs
 from ciao_kernel.model import Job, JobSpec, Manifest
+from ciao_kernel.model.outputs import OUTPUT_WAY, OutputWay
 from ciao_kernel.oci import credentials, reference
 from ciao_kernel.oci.accounts import DOCKER_KEY, Account, Accounts
 from ciao_kernel.oci.reference import Reference
@@ -38,6 +42,11 @@ _BELOW = "ciao-output"
 """Repository of the artifacts, below that of the images."""
 _LARGEST_AUTHORITY = 64 << 10
 """Bytes of certificates that fit into a variable of a process."""
+
+_NO_RIGHT = (401, 403)
+_MISSING = 404
+_NO_PUSH = (_MISSING, 405)
+"""Answers to a push where the repository has to exist before, and where nobody can push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +198,8 @@ async def check(spec: JobSpec, target: Target, settings: Settings) -> None:
     """Check before a job exists what can be checked from here.
 
     Raises:
-        SpecError: No registry is named, or pods would need a password.
+        SpecError: No registry is named, pods would need a password, or the repository takes no
+            push: some registries need it before.
         EnvironmentFault: The file of its authority cannot be used.
         BackendError: The registry refuses, or does not answer.
     """
@@ -199,21 +209,43 @@ async def check(spec: JobSpec, target: Target, settings: Settings) -> None:
     if where.secret:
         repository = await opened.with_right("pull")
         await in_thread(lambda: repository.has_manifest(f"{TAG}none", MANIFEST))
+        await _try_push(where, await opened.with_right("pull,push"))
         return
     unnamed = opened.anonymous()
     try:
-        await in_thread(lambda: unnamed.cancel(unnamed.begin()))
-    except RegistryFault as fault:
-        if fault.code not in (401, 403):
-            raise
-        raise SpecError(
-            f"pods may not push to {where.repository.name} without a password (HTTP {fault.code}).",
-            "Name a Secret of the namespace that has one: %pushSecret=NAME. Yours stays on this "
-            "machine.",
-            directive="output",
-        ) from None
+        await _try_push(where, unnamed)
     finally:
         unnamed.registry.close()
+
+
+async def _try_push(where: Place, repository: Repository) -> None:
+    """Begin a push and cancel it.
+
+    Raises:
+        SpecError: Pods would need a password, or the repository takes no push.
+        RegistryFault: The registry refuses for another reason, or does not answer.
+    """
+    try:
+        await in_thread(lambda: repository.cancel(repository.begin()))
+    except RegistryFault as fault:
+        if fault.code in _NO_RIGHT and where.secret:
+            return  # perhaps this machine's login may only read, and the Secret has another one
+        if fault.code in _NO_RIGHT:
+            raise SpecError(
+                f"pods may not push to {where.repository.name} without a password (HTTP "
+                f"{fault.code}).",
+                "Name a Secret of the namespace that has one: %pushSecret=NAME. Yours stays on "
+                "this machine.",
+                directive="output",
+            ) from None
+        if fault.code not in _NO_PUSH:
+            raise
+        hint = f"Create the repository {where.repository.name}, or name another registry"
+        raise SpecError(
+            fault.message,
+            f"{hint}: %registry=…." if fault.code == _MISSING else fault.hint,
+            directive="output",
+        ) from None
 
 
 def of_job(job: Job, target: Target, settings: Settings) -> Repositories:
@@ -224,3 +256,19 @@ def of_job(job: Job, target: Target, settings: Settings) -> Repositories:
     """
     registry, secret = (stored_header.text(job.header, name) for name in ("registry", "pushSecret"))
     return Repositories(place(settings, registry, secret), target, settings)
+
+
+def still_there(job: Job, settings: Settings) -> str:
+    """Say where the files of a pod that is gone may still be; "" if they did not go to a registry.
+
+    Nobody here knows the uid of such a pod, which the tag has.
+    """
+    if f"{OUTPUT_WAY}{OutputWay.REGISTRY}" not in outputs.words_in(job.header):
+        return ""
+    with contextlib.suppress(SpecError, UsageError):  # the registry is not known here
+        where = place(settings, stored_header.text(job.header, "registry"), None)
+        return (
+            f"If they were not fetched, they are still in {where.repository.name}: each pod has "
+            f"pushed its own with the tag {TAG}UID, by its uid."
+        )
+    return ""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ciao_kernel.backends.kubernetes.object_fields import get, many
-from ciao_kernel.backends.kubernetes.output import output_state
+from ciao_kernel.backends.kubernetes.output import output_state, sidecar_resources
 from ciao_kernel.backends.kubernetes.output.delivery import Delivery, Upload
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
 from ciao_kernel.config import Settings
@@ -35,8 +35,6 @@ LONGEST_WRITING = 30
 """Seconds in which a sidecar writes the files into its log."""
 _PLACE = "/ciao-output"
 _COPIES = f"{_PLACE}/{replica_files.COPIES}"
-_CPU, _MEMORY = ("10m", "500m"), ("32Mi", "256Mi")
-"""Requests and limits, where the program's container has some."""
 
 
 def limit(settings: Settings, way: OutputWay) -> int:
@@ -70,7 +68,7 @@ def add(
         "command": _escaped(_keep(spec, artifact, settings, delivery)),
         "workingDir": artifact.workdir if shared else _PLACE,
         "env": _env(upload, shared=shared),
-        "resources": _resources(program["resources"]),
+        "resources": sidecar_resources.of_sidecar(program["resources"], delivery.rules),
         "volumeMounts": [
             *artifact.mounts,
             *(_logs(program, spec, artifact) if shared else ()),
@@ -193,20 +191,6 @@ def _logs(program: Manifest, spec: JobSpec, artifact: Artifact) -> list[Manifest
         and one["mountPath"].startswith(f"{artifact.workdir}/")
         and overlap(one["mountPath"], place)
     ]
-
-
-def _resources(program: Manifest) -> Manifest:
-    """Return small amounts of what a quota may require for each container."""
-    found: Manifest = {}
-    for number, kind in enumerate(("requests", "limits")):
-        amounts = {
-            name: both[number]
-            for name, both in (("cpu", _CPU), ("memory", _MEMORY))
-            if name in program.get(kind, {})
-        }
-        if amounts:
-            found[kind] = amounts
-    return found
 
 
 def grace(pod: Any) -> float | None:

@@ -190,7 +190,8 @@ async def later(
         if token := _token(templates):
             stored = StoredOutput(settings, replica, view, output_state.end, token)
             return _sent(settings, OutputWay.S3, "", stored.execute)
-        raise BackendError(f"the files of {replica} cannot be had: it has no pod.", _OUTLASTS)
+        hint = output_registry.still_there(job, settings) or _OUTLASTS
+        raise BackendError(f"the files of {replica} cannot be had: it has no pod.", hint)
     if not status.of_pod(pod, replica).state.over or output_state.is_held(pod):
         return None
     gives = results.path_words(job.header) or output_state.has_values(pod)

@@ -115,11 +115,11 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
                 else "Name another cluster with %context=…, or run the cell on this machine with "
                 "%backend=local: the training operator cannot run it.",
             )
-        manifest.rendering(choice.api, shared=bool(choice.runtime)).check(plan, settings)
-        if choice.api is TRAINER and (lost := _not_scaled(plan)):
-            return replace(choice, caution=lost)
-        if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
-            return replace(choice, caution=held)
+    manifest.rendering(choice.api, shared=bool(choice.runtime)).check(plan, settings)
+    if choice.api is TRAINER and (lost := _not_scaled(plan)):
+        return replace(choice, caution=lost)
+    if (choice.api is JOB or choice.runtime) and (held := _idle_gpus(plan)):
+        return replace(choice, caution=held)
     return choice
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.output import output_claim
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.states import event_texts
 from ciao_kernel.config import Settings
@@ -19,6 +20,7 @@ from ciao_kernel.delivery import checkpoints
 from ciao_kernel.errors import ClusterFault, Refused, SpecError
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import JobSpec, VolumeKind
+from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.visible_text import short, visible
 
 READ = Right("get", "persistentvolumeclaims")
@@ -27,6 +29,8 @@ _SHOWN = "`kubectl get pvc` shows the claims."
 _WAITS = ("WaitForFirstConsumer", "WaitForPodScheduled", "ExternalProvisioning", "Provisioning")
 """Reasons of events of a claim that gets its disk by its first pod, or just now."""
 _WORDS = 300
+_OUTPUT = "output"
+"""Directive whose claim is named by the setting ``outputClaim``, unless another one names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +48,17 @@ class _Use:
 async def check(
     spec: JobSpec, target: Target, settings: Settings, name: str = ""
 ) -> tuple[str, ...]:
-    """Check the claims of ``%volume`` and ``%checkpoint``; return sentences about them.
+    """Check the claims of ``%volume``, ``%checkpoint`` and ``%output``; return what is to be said.
 
     Args:
         spec: The cell's header.
         target: Cluster and namespace.
-        settings: The claim of cells whose ``%checkpoint`` names none.
+        settings: The claims of cells that name none.
         name: Name of the job.
 
     Raises:
-        SpecError: A claim is missing or lost, or one replica alone may use it.
+        SpecError: A claim is missing or lost, or one replica alone may use it; or ``by:claim`` has
+            none.
     """
     used = _used(spec, settings, name)
     if not used or not all(await allowed(target.client, target.namespace, READ)):
@@ -87,6 +92,12 @@ def _used(spec: JobSpec, settings: Settings, name: str) -> Mapping[str, _Use]:
         )
     for one in checkpoints.on_cluster(spec, settings, name):
         found[one.source] = _Use("checkpoint", True, sum(group.count for group in spec.groups))
+    if OutputWay.CLAIM in spec.output_ways and spec.kept_paths:
+        claim = output_claim.place(spec, settings).claim
+        all_of_them = _Use(_OUTPUT, True, sum(group.count for group in spec.groups))
+        known = found.get(claim, all_of_them)
+        fewer = known.replicas < all_of_them.replicas
+        found[claim] = all_of_them if fewer else replace(known, writes=True)
     return found
 
 
@@ -103,22 +114,23 @@ async def _find(target: Target, claim: str) -> Object | None:
 
 def _check_state(item: Object, claim: str, directive: str, target: Target) -> None:
     place = f"claim {claim} in the namespace {target.namespace}"
+    names = "the setting outputClaim" if directive == _OUTPUT else f"%{directive}"
     if not item:
         raise SpecError(
             f"there is no {place}.",
-            f"{_SHOWN} Name another one in %{directive}, or ask an administrator for it.",
+            f"{_SHOWN} Name another one in {names}, or ask an administrator for it.",
             directive=directive,
         )
     if get(item, "metadata", "deletionTimestamp"):
         raise SpecError(
             f"the {place} is being deleted.",
-            f"{_SHOWN} Name another one in %{directive}.",
+            f"{_SHOWN} Name another one in {names}.",
             directive=directive,
         )
     if get(item, "status", "phase") == "Lost":
         raise SpecError(
             f"the {place} has lost its disk.",
-            f"Name another one in %{directive}, or ask an administrator.",
+            f"Name another one in {names}, or ask an administrator.",
             directive=directive,
         )
 

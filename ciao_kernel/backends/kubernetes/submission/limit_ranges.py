@@ -27,3 +27,16 @@ async def read(target: Target) -> list[Any] | None:
         found = await client.known(f"/api/v1/namespaces/{namespace}/limitranges")
         return list(many(found, "items"))
     return None
+
+
+async def of_containers(target: Target) -> tuple[Any, ...]:
+    """Return the rules for containers; none if this user may not list the LimitRanges.
+
+    Called where a quota counts a job's containers, and where a job gets one that the cell does not
+    describe.
+
+    Args:
+        target: Cluster and namespace.
+    """
+    rules = (rule for item in await read(target) or () for rule in many(item, "spec", "limits"))
+    return tuple(rule for rule in rules if rule.get("type") == "Container")

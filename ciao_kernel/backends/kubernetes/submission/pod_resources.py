@@ -30,14 +30,12 @@ class Defaults:
 NO_DEFAULTS = Defaults({}, {})
 
 
-def defaults(limit_ranges: Iterable[Any]) -> Defaults:
-    """Return the defaults for containers; of several LimitRanges the first one counts."""
+def defaults(rules: Iterable[Any]) -> Defaults:
+    """Return the defaults of LimitRanges; of several rules for containers the first one counts."""
     requests, limits = Amounts(), Amounts()
-    for one in limit_ranges:
-        for item in many(one, "spec", "limits"):
-            if item.get("type") == "Container":
-                requests = _amounts(item.get("defaultRequest")) | requests
-                limits = _amounts(item.get("default")) | limits
+    for rule in rules:
+        requests = _amounts(rule.get("defaultRequest")) | requests
+        limits = _amounts(rule.get("default")) | limits
     return Defaults(requests, limits)
 
 

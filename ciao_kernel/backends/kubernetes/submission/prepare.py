@@ -29,6 +29,7 @@ from ciao_kernel.backends.kubernetes.submission import (
     architecture,
     choice,
     cpu_request,
+    limit_ranges,
     output_checks,
     sent_values,
 )
@@ -75,7 +76,7 @@ async def prepare(
     version, facts, nodes, cpu, way, values = await asyncio.gather(
         choice.server_version(target),
         checks.namespace_facts(target),
-        architecture.of_nodes(plan, target, settings),
+        architecture.of_nodes(plan, target, settings, patch, shared=fields is not None),
         cpu_request.of_replicas(plan, target, settings),
         output_checks.way(plan.spec, target, settings),
         sent_values.giver(plan, target, settings, brings=fields is None),
@@ -96,10 +97,10 @@ async def prepare(
         artifact = await builder.build(ask, emit)
     job = _job(plan, artifact, target, name)
     run = secrets.token_hex(8)
-    upload = None
+    delivery = Delivery(way)
     if plan.spec.kept_paths or values:
-        upload = await _upload(way, plan, job, settings)
-    delivery = Delivery(way, upload, values)
+        rules = await limit_ranges.of_containers(target)
+        delivery = Delivery(way, await _upload(way, plan, job, settings), values, rules)
     objects = functools.partial(
         manifest.objects,
         plan,

@@ -20,7 +20,7 @@ from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.submission import limit_ranges, pod_resources
-from ciao_kernel.backends.kubernetes.submission.pod_resources import NO_DEFAULTS, Defaults
+from ciao_kernel.backends.kubernetes.submission.pod_resources import Defaults
 from ciao_kernel.errors import BackendError, NoRoom
 from ciao_kernel.kube.quantities import quantity, shown
 from ciao_kernel.model import Manifest
@@ -31,8 +31,14 @@ _PLAIN = {"cpu": "requests.cpu", "memory": "requests.memory"}
 """Short names of the same counts."""
 
 
-async def check(target: Target, made: Objects) -> bool:
+async def check(target: Target, made: Objects, *, waits: bool = False) -> bool:
     """Check that there is room; do nothing if this user may not list the quotas.
+
+    Args:
+        target: Cluster and namespace.
+        made: The job.
+        waits: Whether the job waits in a queue: its pods come when others have gone, so they have
+            to fit into the whole quota, and need not fit into what is free now.
 
     Returns:
         Whether there are quotas, so that the next job has to be checked too.
@@ -51,14 +57,13 @@ async def check(target: Target, made: Objects) -> bool:
     if items:
         asks = _asks(made, await _defaults(target), await _overheads(target, made))
         for item in items:
-            _judge(item, asks, namespace)
+            _judge(item, asks, _at_once(made) if waits else asks, namespace)
     return bool(items)
 
 
 async def _defaults(target: Target) -> Defaults:
     """Read the namespace's LimitRanges; without the right, containers count as they are written."""
-    found = await limit_ranges.read(target)
-    return NO_DEFAULTS if found is None else pod_resources.defaults(found)
+    return pod_resources.defaults(await limit_ranges.of_containers(target))
 
 
 async def _overheads(target: Target, made: Objects) -> dict[str, Mapping[str, Any]]:
@@ -76,7 +81,9 @@ async def _overheads(target: Target, made: Objects) -> dict[str, Mapping[str, An
     return found
 
 
-def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
+def _judge(
+    quota: Any, asks: Mapping[str, Decimal], at_once: Mapping[str, Decimal], namespace: str
+) -> None:
     try:
         spec, status = quota["spec"], quota.get("status") or {}
         # Only the server can tell what a scope covers.
@@ -87,11 +94,10 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
         return
     short = []
     for resource, limit in hard.items():
-        most, now = quantity(limit), quantity(used.get(resource, "0"))
-        needs = asks.get(_PLAIN.get(resource, resource), Decimal(0))
-        if most is not None and now is not None and needs and now + needs > most:
-            taken = f"{used.get(resource, '0')} of {limit} {'is' if limit == '1' else 'are'} used"
-            short.append((resource, f"{resource}: the job asks for {shown(needs)}, and {taken}"))
+        counted = _PLAIN.get(resource, resource)
+        needs, soon = (each.get(counted, Decimal(0)) for each in (asks, at_once))
+        if words := _lack(needs, soon, limit, used.get(resource, "0")):
+            short.append((resource, f"{resource}: {words}"))
     if short:
         everything = "; ".join(words for _, words in short)
         raise NoRoom(
@@ -102,21 +108,31 @@ def _judge(quota: Any, asks: dict[str, Decimal], namespace: str) -> None:
         )
 
 
+def _lack(needs: Decimal, soon: Decimal, limit: Any, used: Any) -> str:
+    """Return how a quota of one resource is too small; "" if it is not.
+
+    Args:
+        needs: What the whole job asks for.
+        soon: What of that it takes when it is created.
+        limit: All that there is.
+        used: What others have of it.
+    """
+    most, now = quantity(limit), quantity(used)
+    if most is None or now is None:
+        return ""
+    if soon and now + soon > most:
+        is_used = "is" if limit == "1" else "are"
+        return f"the job asks for {shown(soon)}, and {used} of {limit} {is_used} used"
+    return f"the job asks for {shown(needs)}, and all of it is {limit}" if needs > most else ""
+
+
 def _asks(
     made: Objects, added: Defaults, overheads: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Decimal]:
     """Return the resources and objects of a whole job, by their names in quotas."""
     found: Counter[str] = Counter()
-    body = made.job
-    group = body["apiVersion"].partition("/")[0]
-    found[f"count/{made.path.rpartition('/')[2]}.{group}"] = 1
-    for item in made.beside:
-        plural = f"{item['kind'].lower()}s"
-        owner, _, _ = item.get("apiVersion", "").rpartition("/")
-        found[plural] += 1
-        found[f"count/{plural}.{owner}" if owner else f"count/{plural}"] += 1
+    created = apis.of_item(made.job).for_each_replica(made.job)
     sums: dict[str, Decimal] = {}
-    created = apis.of_item(body).for_each_replica(body)
     for count, template in _groups(made.holder):
         for name in created:
             found[name] += count
@@ -127,7 +143,23 @@ def _asks(
             for resource, each in amounts.items():
                 key = f"{kind}.{resource}"
                 sums[key] = sums.get(key, Decimal(0)) + each * count
-    return sums | {name: Decimal(count) for name, count in found.items()}
+    objects = {name: Decimal(count) for name, count in found.items()}
+    for name, number in _at_once(made).items():
+        objects[name] = objects.get(name, Decimal(0)) + number
+    return sums | objects
+
+
+def _at_once(made: Objects) -> dict[str, Decimal]:
+    """Return the objects that ciao creates, by their names in quotas: the job and its source."""
+    found: Counter[str] = Counter()
+    group = made.job["apiVersion"].partition("/")[0]
+    found[f"count/{made.path.rpartition('/')[2]}.{group}"] = 1
+    for item in made.beside:
+        plural = f"{item['kind'].lower()}s"
+        owner, _, _ = item.get("apiVersion", "").rpartition("/")
+        found[plural] += 1
+        found[f"count/{plural}.{owner}" if owner else f"count/{plural}"] += 1
+    return {name: Decimal(count) for name, count in found.items()}
 
 
 def _groups(body: Manifest) -> list[tuple[int, Manifest]]:

@@ -10,12 +10,12 @@ from ciao_kernel.backends.kubernetes.apis import Api, job_metadata, template_hol
 from ciao_kernel.backends.kubernetes.cluster import checks
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.lifecycle import next_try
-from ciao_kernel.backends.kubernetes.manifests import manifest, pod_security
+from ciao_kernel.backends.kubernetes.manifests import manifest, pod_security, queue_request
 from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
 from ciao_kernel.backends.kubernetes.object_fields import many
 from ciao_kernel.backends.kubernetes.rights import Right, allowed
 from ciao_kernel.backends.kubernetes.submission import quotas
-from ciao_kernel.errors import Refused
+from ciao_kernel.errors import NoRoom, Refused
 from ciao_kernel.model import Manifest, Notice, naming
 from ciao_kernel.plugins import Emit
 
@@ -175,17 +175,17 @@ async def try_out(
     if not whole and (before := client.cache.get(key)):
         return pod_security.secured(made) if before["secured"] and not made.secured else made
 
-    async def once(made: Objects) -> None:
+    async def once(made: Objects, *, waits: bool = False) -> None:
         items = [(job_metadata.collection(item), item) for item in made.beside]
         items += [(made.path, made.job)] if whole else []
         pods = [
-            checks.as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
+            _as_pod(pod, f"{name}-{role.lower()}-try", target.namespace)
             for role, pod in template_holder.pod_templates(made.holder).items()
         ]
         # If both find no room, the check that counts the whole job raises its error.
         counted, tried = await asyncio.gather(
-            quotas.check(target, made),
-            checks.dry_run(target, items, pods, made.job),
+            quotas.check(target, made, waits=waits),
+            checks.dry_run(target, items, pods, made.job, waits=waits),
             return_exceptions=True,
         )
         for answer in (counted, tried):
@@ -196,11 +196,26 @@ async def try_out(
         if not counted:  # the rest of a quota changes with each job
             client.cache.keep(key, {"secured": made.secured}, _TRIED)
 
+    async def now_or_later(made: Objects) -> None:
+        try:
+            await once(made)
+        except NoRoom:
+            if not await queue_request.holds(target, made):
+                raise
+            await once(made, waits=True)
+
     try:
-        await once(made)
+        await now_or_later(made)
     except checks.PodSecurityViolation:
         if made.secured:
             raise
         made = pod_security.secured(made)
-        await once(made)
+        await now_or_later(made)
     return made
+
+
+def _as_pod(template: Manifest, name: str, namespace: str) -> Manifest:
+    """Return the pod that a job's controller would create from a template."""
+    meta = {**template["metadata"], "name": name, "namespace": namespace}
+    spec = {**template["spec"], "restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -33,7 +33,7 @@ from ciao_kernel.builders.configmap import LIMIT, ConfigMapBuilder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.output import registry_program
 from ciao_kernel.errors import SourceError, SpecError
-from ciao_kernel.frameworks import torchrun
+from ciao_kernel.frameworks import pytorch, torchrun
 from ciao_kernel.magics import parse
 from ciao_kernel.model import Artifact, Job, JobSpec, Manifest, Owner, Replica, Source, SourceFile
 from ciao_kernel.model.outputs import OutputWay
@@ -168,6 +168,16 @@ def test_a_replica_without_torchrun_is_the_only_process_of_its_pod() -> None:
         assert found["LOCAL_RANK"] == "0"
 
 
+def test_a_replica_without_torchrun_is_told_the_rank_of_its_node() -> None:
+    """By a program before the cell's command: the operator sets RANK behind all other variables."""
+    made = objects("%framework=pytorch\n%worker=2\n%runner=python\n%args=a '$b'\n")
+    before = ["python3", "-I", "-S", "-c", pytorch._OF_NODE]
+    for role in ("Master", "Worker"):
+        command = pod(made, role)["spec"]["containers"][0]["command"]
+        assert command == [*before, "python3", "-u", "/ciao/ciao_cell.py", "a", "$$b"]
+    assert "$" not in pytorch._OF_NODE
+
+
 def test_secured_pods_ask_for_no_rights() -> None:
     files = build(source(**{"a.txt": b"a"}))
     made = objects("%framework=tensorflow\n%ps=1\n%worker=1\n", files)
@@ -209,6 +219,15 @@ def test_the_user_decides_about_a_sidecar(text: str, label: str, note: str) -> N
     assert found["labels"]["sidecar.istio.io/inject"] == label
     assert found["annotations"]["sidecar.istio.io/inject"] == note
     assert found["labels"][job_metadata.MANAGED] == "ciao"
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [("", "disabled"), ("%annotations=linkerd.io/inject=enabled\n", "enabled")],
+)
+def test_the_user_decides_about_a_sidecar_of_linkerd(text: str, note: str) -> None:
+    found = pod(objects("%framework=tensorflow\n" + text), "Worker")["metadata"]
+    assert found["annotations"]["linkerd.io/inject"] == note
 
 
 @pytest.mark.parametrize(
@@ -255,7 +274,7 @@ def test_a_framework_without_a_known_image_asks_for_one() -> None:
         objects(text)
     assert caught.value.directive == "framework"
     assert "needs an image" in caught.value.message
-    assert "images=xgboost=" in caught.value.hint
+    assert "images.xgboost=" in caught.value.hint
     for given, options in (("%image=i:1\n", {}), ("", {"images": {"xgboost": "i:1"}})):
         made = pod(objects(text + given, **options), "Master")
         assert made["spec"]["containers"][0]["image"] == "i:1"
@@ -439,8 +458,8 @@ def test_files_are_kept_by_a_native_sidecar_that_sees_the_folder_of_the_program(
     assert sidecar["workingDir"] == "/ciao"
     assert sidecar["env"] == [{"name": "CIAO_HELD", "value": "/ciao-output"}]
     assert sidecar["resources"] == {
-        "requests": {"cpu": "10m", "memory": "32Mi"},
-        "limits": {"cpu": "500m", "memory": "256Mi"},
+        "requests": {"cpu": "250m", "memory": "256Mi"},
+        "limits": {"cpu": "250m", "memory": "256Mi"},
     }
     assert {"name": "output", "emptyDir": {}} in spec["volumes"]
     assert all(one in sidecar["volumeMounts"] for one in build(source()).mounts)

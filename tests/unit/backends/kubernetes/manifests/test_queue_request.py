@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.apis import trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.manifests import queue_request
+from ciao_kernel.backends.kubernetes.manifests.job_objects import Objects
+from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
 from ciao_kernel.model import ClusterSpec
@@ -101,6 +104,33 @@ def test_without_the_rights_the_cluster_decides_later() -> None:
 def test_a_cluster_without_kueue_has_no_queues() -> None:
     with pytest.raises(SpecError, match="has no Kueue, so no job can wait in a queue"):
         check(Server(kueue=False), queue="small")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kueue", "default", "holds"),
+    [
+        ({queues.LABEL: "team"}, False, False, True),
+        ({}, False, False, False),
+        ({}, True, False, False),
+        ({}, True, True, True),
+    ],
+)
+def test_a_train_job_without_its_runtime_waits_by_its_label_or_the_default_queue(
+    labels: dict[str, str], kueue: bool, default: bool, holds: bool
+) -> None:
+    """Its dry run is refused: the runtime does not exist yet."""
+
+    class WithoutRuntime(Server):
+        async def create(self, path: str, item: Any, *, dry_run: bool) -> Any:
+            raise Refused(f"the runtime {trainer.RUNTIME_FIRST}", code=403)
+
+        async def find(self, path: str) -> Any:
+            assert path == f"{QUEUES}/default"
+            return {} if default else None
+
+    target: Any = Target(WithoutRuntime(kueue=kueue), "team")  # type: ignore[arg-type]
+    made = Objects((), {"metadata": {"labels": labels}}, "/trainjobs")
+    assert asyncio.run(queue_request.holds(target, made)) == holds
 
 
 @pytest.mark.parametrize("suspend", [True, False])

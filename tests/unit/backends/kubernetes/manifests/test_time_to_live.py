@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ciao_kernel.backends.kubernetes.apis import MPI_OPERATOR
 from tests.unit.backends.kubernetes.manifests import test_indexed_manifest as indexed
 from tests.unit.backends.kubernetes.manifests import test_manifest as operators
 
@@ -27,3 +28,11 @@ def test_a_failed_try_stays_until_the_next_one_can_be_made(lines: str, seconds: 
     assert policy["ttlSecondsAfterFinished"] == seconds
     spec = indexed.objects(HEAD + lines, stop_grace=5.0).job["spec"]
     assert spec["ttlSecondsAfterFinished"] == seconds
+
+
+def test_mpi_operator_gets_none_as_it_would_delete_only_the_launcher() -> None:
+    """The MPIJob would stay without its logs, and look like one that may still be read."""
+    cell = "%framework=mpi\n%image=i\n%worker=2\n"
+    assert operators.objects(cell).job["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 86_400
+    policy = operators.objects(cell, api=MPI_OPERATOR).job["spec"]["runPolicy"]
+    assert "ttlSecondsAfterFinished" not in policy

@@ -204,6 +204,7 @@ def test_what_a_train_job_cannot_do_is_refused(more: str, said: str, directive: 
     with pytest.raises(SpecError, match=said) as caught:
         trainer_manifest.check(plan_of(TF + more), Settings())
     assert caught.value.directive == directive
+    assert ("ciao delete --finished --older" in str(caught.value.hint)) == (directive == "ttl")
 
 
 def test_a_name_that_fits_is_taken_and_roles_may_ask_for_different_resources() -> None:

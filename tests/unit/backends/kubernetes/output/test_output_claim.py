@@ -115,6 +115,8 @@ def pod(**more: Any) -> dict[str, Any]:
         ],
         "securityContext": {"runAsNonRoot": True},
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "serviceAccountName": "trainer",
+        "priorityClassName": "high",
         **more,
     }
     return {"metadata": {"name": "job-worker-0"}, "spec": spec}
@@ -139,8 +141,13 @@ def test_the_pod_that_reads_has_the_claims_and_restrictions_and_nothing_else() -
     assert container["securityContext"] == {"allowPrivilegeEscalation": False}
     assert container["resources"] == {"limits": {"memory": "256Mi"}}
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert spec["serviceAccountName"] == "trainer"  # it may have the Secret for the image
     assert spec["automountServiceAccountToken"] is False
+    assert "priorityClassName" not in spec
     assert "node-a" in str(spec["affinity"])
+    notes = made["metadata"]["annotations"]
+    assert notes["sidecar.istio.io/inject"] == "false"
+    assert notes["linkerd.io/inject"] == "disabled"
     (reference,) = made["metadata"]["ownerReferences"]
     assert reference == {"apiVersion": "v1", "kind": "TFJob", "name": "job", "uid": "one"}
 

@@ -237,6 +237,11 @@ def test_the_version_of_mpi_operator_takes_the_place_of_the_training_operators()
     )
     assert choose(MPI + "%api=v1\n", Other()).api is MPI_OPERATOR
     assert choose(MPI, Client("mpijobs")).api is OPERATOR_V1
+    assert choose(MPI + "%ttl=1h\n", Client("mpijobs")).api is OPERATOR_V1
+    with pytest.raises(SpecError, match="of mpi-operator has no time to live") as raised:
+        choose(MPI + "%ttl=1h\n", Other())
+    assert raised.value.directive == "ttl"
+    assert "ciao delete --finished --older" in str(raised.value.hint)
 
 
 def test_what_an_indexed_job_cannot_do_is_refused_only_where_it_is_chosen() -> None:

@@ -1,4 +1,4 @@
-"""Claims of ``%volume`` and ``%checkpoint``, looked at before a job exists."""
+"""Claims of ``%volume``, ``%checkpoint`` and ``%output``, looked at before a job exists."""
 
 from __future__ import annotations
 
@@ -103,6 +103,49 @@ def test_the_claim_of_a_checkpoint_is_looked_at_too() -> None:
     assert caught.value.directive == "checkpoint"
     (said,) = check(Server(runs=claim("ReadWriteOnce")), "", checkpoint="runs/team")
     assert said.startswith("the claim runs can be used on one node at a time (ReadWriteOnce): if")
+
+
+def to_claim(server: Server, *volumes: str, workers: int = 2) -> tuple[str, ...]:
+    """Check a job whose files come back by the claim ``out``."""
+    target: Any = Target(server, "team")  # type: ignore[arg-type]
+    spec = JobSpec(
+        "tensorflow",
+        groups=tuple(
+            ReplicaGroup(f"role{number}", workers, volumes=Volumes().parse(one) if one else ())
+            for number, one in enumerate(volumes or [""])
+        ),
+        outputs=("model/", "by:claim"),
+    )
+    return asyncio.run(claim_checks.check(spec, target, Settings(output_claim="out"), "mnist"))
+
+
+@pytest.mark.parametrize(
+    ("status", "modes", "message"),
+    [
+        (BOUND, ["ReadWriteOncePod"], "the claim out is for one pod at a time"),
+        ({"phase": "Lost"}, ["ReadWriteMany"], "the claim out in the namespace team has lost"),
+    ],
+)
+def test_the_claim_of_output_is_looked_at_too(
+    status: dict[str, str], modes: list[str], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        to_claim(Server(out=claim(*modes, status=status)))
+    assert caught.value.directive == "output"
+    assert "%output" not in caught.value.hint
+    (said,) = to_claim(Server(out=claim("ReadWriteOnce")))
+    assert said.startswith("the claim out can be used on one node at a time (ReadWriteOnce): if")
+    assert to_claim(Server(out=claim("ReadWriteMany"))) == ()
+    assert to_claim(Server(out=claim("ReadWriteOncePod")), workers=1) == ()
+
+
+def test_all_replicas_write_files_of_output_whoever_else_mounts_the_claim() -> None:
+    with pytest.raises(SpecError, match="for one pod at a time") as caught:
+        to_claim(Server(out=claim("ReadWriteOncePod")), "out:a", "tmp:x", workers=1)
+    assert caught.value.directive == "output"
+    for_readers = Server(out=claim("ReadWriteOnce", "ReadOnlyMany"))
+    (said,) = to_claim(for_readers, "out:a:ro")
+    assert "(ReadOnlyMany, ReadWriteOnce)" in said
 
 
 def test_one_replica_may_use_any_claim() -> None:

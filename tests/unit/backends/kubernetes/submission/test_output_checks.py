@@ -130,7 +130,7 @@ def test_a_registry_is_only_taken_by_the_word() -> None:
     assert asyncio.run(notice) == (
         "files of %output come back by the registry host.example/team/cells/ciao-output."
     )
-    own = replace(words, build=BuildSpec(registry="other.example/cells:1"))
+    own = replace(words, build=BuildSpec(registry="other.example/cells"))
     notice = output_checks.way_notice(own, target(server(LOGS)), settings)
     assert "by the registry other.example/cells/ciao-output." in asyncio.run(notice)
 

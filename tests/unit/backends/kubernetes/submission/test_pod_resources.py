@@ -52,15 +52,12 @@ def test_containers_are_added_and_init_containers_run_one_by_one(
 
 
 def test_the_namespace_fills_in_what_a_container_does_not_name() -> None:
-    ranges = [
-        {"spec": {"limits": [
-            {"type": "Pod", "default": {"cpu": "9"}},
-            {"type": "Container", "defaultRequest": {"cpu": "500m"}, "default": {"cpu": "2"}},
-        ]}},
-        {"spec": {"limits": [{"type": "Container", "default": {"cpu": "7"}}]}},
-        {"spec": None}, "garbage",
-    ]  # fmt: skip
-    added = pod_resources.defaults(ranges)
+    rules = [
+        {"defaultRequest": {"cpu": "500m"}, "default": {"cpu": "2"}},
+        {"default": {"cpu": "7"}},
+        {"default": "garbage"},
+    ]
+    added = pod_resources.defaults(rules)
     assert added == Defaults({"cpu": Decimal("0.5")}, {"cpu": Decimal(2)})
     assert cpu([container()], [container()], added=added) == "0.5"
     assert cpu([container()], kind="limits", added=added) == "2"
