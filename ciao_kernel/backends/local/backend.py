@@ -43,7 +43,7 @@ class LocalBackend:
     def __init__(
         self,
         settings: Settings,
-        devices: Callable[[], tuple[str, ...]] = gpus.installed,
+        devices: Callable[[], gpus.Devices] = gpus.installed,
         host: Host | None = None,
     ) -> None:
         self._settings = settings
@@ -105,7 +105,6 @@ class LocalBackend:
     async def _check_python(self, plan: Plan) -> None:
         """Check that the interpreter has the framework's package."""
         from ciao_kernel.backends.local import executable, interpreter
-        from ciao_kernel.plugins import Launching
 
         python, package = self._launcher.python(plan), plan.framework.package
         needed = package in plan.source.imports or plan.framework.needs_package(plan.spec)
@@ -113,7 +112,8 @@ class LocalBackend:
         if plan.spec.build.needed:
             pass  # the requirements may include it, and are installed later
         elif needed or python != sys.executable:
-            found = await interpreter.has(python, package)
+            hint = interpreter.remedy(self._settings, plan.spec.python)
+            found = await interpreter.has(python, package, hint)
             if needed and not found:
                 raise EnvironmentFault(
                     f"{python} has no package {package}, which this job "
@@ -121,8 +121,8 @@ class LocalBackend:
                     f"Install it (in a plain cell: %pip install {plan.framework.requirement}), "
                     "or name another interpreter with %python=….",
                 )
-        if isinstance(plan.framework, Launching) and not plan.spec.build.needed:
-            executable.check_beside(plan, plan.framework.programs, python)
+        if not plan.spec.build.needed:
+            executable.check_beside(plan, python)
 
     async def preview(self, plan: Plan, builder: Builder) -> str:
         """Return files, commands and variables, with ports and devices that are free now."""

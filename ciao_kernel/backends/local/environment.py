@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 from ciao_kernel import disk_cache, private_files
-from ciao_kernel.backends.local import processes
-from ciao_kernel.delivery.packages import fingerprint, pip, stand_ins
+from ciao_kernel.backends.local import interpreter, processes
+from ciao_kernel.delivery.packages import fingerprint, pip, pip_settings, stand_ins
 from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.delivery.packages.requirements import Requirements
 from ciao_kernel.errors import EnvironmentFault
@@ -45,7 +45,7 @@ _NO_VENV = "On Debian, install the package python3-venv."
 
 
 async def prepare(
-    python: str, wanted: Requirements, cache: Path, emit: Emit, days: float = 30.0
+    python: str, wanted: Requirements, cache: Path, emit: Emit, days: float = 30.0, hint: str = ""
 ) -> str:
     """Return an interpreter that also has the packages.
 
@@ -55,14 +55,17 @@ async def prepare(
         cache: Folder that keeps environments.
         emit: Shows pip's progress.
         days: Days after which unused environments are removed, when a new one is created.
+        hint: How to name another interpreter, if this one does not run.
 
     Raises:
         SourceError: pip cannot install the requirements.
-        EnvironmentFault: The interpreter does not run, pip is missing, or there is no space.
+        EnvironmentFault: The interpreter does not run, pip is missing, its settings name another
+            place for packages, or there is no space.
     """
     if not wanted.packages:
         return python
-    version, sites, more = await _asked(python)
+    version, sites, more = await _asked(python, hint)
+    await asyncio.to_thread(pip_settings.check)
     answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
     key = json.dumps([python, version, sites, more, wanted.key, answers])
     folder = await asyncio.to_thread(_place, cache / "environments", key)
@@ -114,15 +117,13 @@ def _is_made(folder: Path) -> bool:
     return disk_cache.is_own(folder) and (folder / _DONE).exists()
 
 
-async def _asked(python: str) -> tuple[str, list[str], list[str]]:
+async def _asked(python: str, hint: str) -> tuple[str, list[str], list[str]]:
     """Return the interpreter's version, and the folders of its packages and of the PYTHONPATH's."""
-    said = await _run([python, "-c", _SITES], f"{python} does not run as Python", "")
+    said = await _run([python, "-c", _SITES], f"{python} does not run as Python", hint)
     try:
         version, sites, more = json.loads(said)
     except ValueError:
-        raise EnvironmentFault(
-            f"{python} does not answer like Python.", "Name another interpreter with %python=…."
-        ) from None
+        raise EnvironmentFault(f"{python} does not answer like Python.", hint) from None
     return version, sites, more
 
 
@@ -145,6 +146,9 @@ async def _make(
     own = next(folder.glob("lib/*/site-packages"), None)
     if own is None:
         raise EnvironmentFault(f"{python} creates environments with an unknown layout.", _NO_VENV)
+    # pip starts itself again in this environment, and reads the file that lies in it.
+    if (settings := pip_settings.site_file()).is_file():
+        (folder / settings.name).symlink_to(settings)
     # Not one line per folder: addsitedir also processes their own .pth files.
     # %envvar may give the replicas another PYTHONPATH than pip has.
     text = f"import site, sys; list(map(site.addsitedir, {sites!r})); sys.path.extend({more!r})\n"
@@ -152,8 +156,7 @@ async def _make(
     counted = stand_ins.of(stand_ins.installed([*more, *sites]), wanted)
     for name, number in counted.items():
         stand_ins.note(own, name, number)
-    command = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
-
+    install = ["-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
     counted_on: set[str] = set()
 
     def say(line: str) -> None:
@@ -168,7 +171,14 @@ async def _make(
             options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
             with Step(emit, f"installing {wanted.label}") as step:
                 progress = PipProgress(step)
-                await pip.run([*command, *options], wanted.index, say, lock, progress)
+                try:
+                    command = [sys.executable, *install, *options]
+                    await pip.run(command, wanted.index, say, lock, progress)
+                except pip.Failed as error:
+                    if not (error.unfit and pip.is_usable([*more, *sites])):
+                        raise
+                    # It may be too old to tell its progress to a program.
+                    await pip.run([python, *install, *options], wanted.index, say, lock)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))
@@ -211,8 +221,8 @@ async def _run(command: list[str], fault: str, hint: str) -> str:
             process.kill()
             await process.wait()
     if process.returncode:
-        lines = (err or out).decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise EnvironmentFault(f"{fault}: {lines[-1][:200].rstrip('.')}.", hint)
+        why = interpreter.reason(err or out) or "no reason given"
+        raise EnvironmentFault(f"{fault}: {why}.", hint)
     return out.decode(errors="replace")
 
 

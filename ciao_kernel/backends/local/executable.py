@@ -1,4 +1,4 @@
-"""Finds the programs that a job needs besides Python, before anything is created."""
+"""Finds the programs that a job needs besides Python, before the processes of the job start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from ciao_kernel.errors import EnvironmentFault, SpecError
-from ciao_kernel.plugins import Plan
+from ciao_kernel.plugins import Launching, Plan
 from ciao_kernel.visible_text import short
 
 
@@ -41,26 +41,39 @@ def check(plan: Plan, program: str) -> None:
     raise SpecError(message, hint, directive="command", word=program)
 
 
-def check_beside(plan: Plan, programs: Sequence[str], python: str) -> None:
-    """Check that the replicas find programs of a launcher, such as mpirun.
+def check_beside(plan: Plan, python: str, base: str = "") -> None:
+    """Check that the replicas find the programs of a launcher, such as mpirun.
 
     Args:
         plan: The program to run, with its options.
-        programs: Their names.
         python: The replicas' interpreter; packages put such programs beside it.
+        base: The interpreter whose packages ``python`` has too, if there is another.
 
     Raises:
         EnvironmentFault: One of them is missing.
     """
-    path = os.pathsep.join([os.path.dirname(python), _path(plan)])  # noqa: PTH120
-    for program in programs:
+    if not isinstance(plan.framework, Launching):
+        return
+    path = beside((python, base), _path(plan))
+    for program in plan.framework.programs:
         if shutil.which(program, path=path) is None:
             package = plan.framework.requirement
             raise EnvironmentFault(
-                f"there is no {program} beside {python}, and none on PATH.",
+                f"there is no {program} beside {base or python}, and none on PATH.",
                 f"Install it (in a plain cell: %pip install {package}), or let the job do that: "
                 f"%packages={package}.",
             )
+
+
+def beside(pythons: Sequence[str], path: str) -> str:
+    """Return a ``PATH`` that begins with the folders of interpreters.
+
+    Args:
+        pythons: The interpreters; "" counts as none.
+        path: The rest of it.
+    """
+    folders = [os.path.dirname(one) for one in pythons]  # noqa: PTH120
+    return os.pathsep.join(one for one in (*folders, path) if one)
 
 
 def _path(plan: Plan) -> str:

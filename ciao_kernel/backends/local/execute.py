@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -32,7 +33,11 @@ _GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL for an abandoned command."""
 _LOOK = 0.02
 _LAST_WORDS = 1.0
-"""Seconds after a command's end in which output of its surviving children is still read."""
+"""Seconds after a command's end in which output of its surviving children is still read, and the
+rest of its own. The time in which our reader lets us wait does not count for the rest."""
+_REST = 1 << 19
+"""Bytes that a command can have written before its end and that are not read: those in two pipes
+and in the buffers of asyncio."""
 
 
 async def execute(
@@ -111,13 +116,14 @@ async def _in_pipes(
         )
     assert process.stdout
     assert process.stderr
+    writing = _Stopwatch()
     readers = [
-        asyncio.ensure_future(_copy(process.stdout, streams.out)),
-        asyncio.ensure_future(_copy(process.stderr, streams.err)),
+        asyncio.ensure_future(_copy(process.stdout, writing.of(streams.out))),
+        asyncio.ensure_future(_copy(process.stderr, writing.of(streams.err))),
     ]
     writer = asyncio.ensure_future(_feed(process.stdin, streams.input))
     async with _ended(process, [*readers, writer]):
-        return await _code(process, readers, [writer])
+        return await _code(process, readers, [writer], writing)
 
 
 async def _in_terminal(
@@ -150,22 +156,49 @@ async def _in_terminal(
         finally:
             os.close(slave)
     os.set_blocking(master, False)
-    reader = asyncio.ensure_future(_copy_terminal(master, streams.out))
+    writing = _Stopwatch()
+    reader = asyncio.ensure_future(_copy_terminal(master, writing.of(streams.out)))
     tasks = [
         asyncio.ensure_future(_type(master, streams.input)),
         asyncio.ensure_future(_follow_size(master, sizes)),
     ]
     try:
         async with _ended(process, [reader, *tasks]):
-            return await _code(process, [reader], tasks)
+            return await _code(process, [reader], tasks, writing)
     finally:
         os.close(master)
+
+
+class _Stopwatch:
+    """Measures functions that write.
+
+    Attributes:
+        seconds: The time that they took so far.
+        size: The bytes that they got.
+    """
+
+    def __init__(self) -> None:
+        self.seconds, self.size = 0.0, 0
+
+    def of(self, write: Callable[[bytes], object]) -> Callable[[bytes], None]:
+        """Return a function whose calls are measured."""
+
+        def measured(data: bytes) -> None:
+            began = time.monotonic()
+            try:
+                write(data)
+            finally:
+                self.seconds += time.monotonic() - began
+                self.size += len(data)
+
+        return measured
 
 
 async def _code(
     process: asyncio.subprocess.Process,
     readers: list[asyncio.Task[None]],
     senders: list[asyncio.Task[None]],
+    writing: _Stopwatch,
 ) -> int:
     """Wait for a command's end and its last output, and return its exit code.
 
@@ -181,9 +214,17 @@ async def _code(
                 task.result()
     finally:
         waiting.cancel()
-    done, _ = await asyncio.wait(readers, timeout=_LAST_WORDS)
-    for task in done:
-        task.result()
+    size, until = writing.size, time.monotonic() - writing.seconds + _LAST_WORDS
+    pending = set(readers)
+    while pending and (left := until + writing.seconds - time.monotonic()) > 0:
+        if writing.size - size > _REST:
+            break  # the output of survivors alone
+        # In short turns, since what is read meanwhile may end the wait.
+        done, pending = await asyncio.wait(
+            pending, timeout=min(left, _LOOK), return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            task.result()
     return _as_shell(waiting.result())
 
 

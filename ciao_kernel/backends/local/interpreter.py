@@ -19,6 +19,9 @@ from ciao_kernel.visible_text import short
 _TIMEOUT = 60.0
 """Seconds to wait for an interpreter: the first start from a network drive may be slow."""
 _ANSWER = "ciao: "
+_PYTHON_ERROR = ("Traceback", 'File "')
+"""Begins of lines above an error of Python; a SyntaxError has only the second."""
+_ANOTHER = "Name another interpreter with %python."
 _DIRECTIVE = "Set %python to a path such as ~/envs/tf/bin/python, or leave it out."
 
 
@@ -32,10 +35,21 @@ def of_setting(settings: Settings, folder: Path) -> str:
     Raises:
         EnvironmentFault: There is no such program.
     """
+    return find(settings.python, folder, remedy(settings))
+
+
+def remedy(settings: Settings, named: str | None = None) -> str:
+    """Return how to name another interpreter, for errors of the one in use.
+
+    Args:
+        settings: The settings, with their origins.
+        named: The value of ``%python``, which replaces the setting.
+    """
+    if named or not settings.python:
+        return _ANOTHER
     origin = settings.origins.get("python", "")
     where = f", which {origin} sets" if origin else ""
-    hint = f"Correct the setting python{where}, or leave it empty."
-    return find(settings.python, folder, hint)
+    return f"Correct the setting python{where}, or leave it empty."
 
 
 def find(asked: str, folder: Path, hint: str = _DIRECTIVE) -> str:
@@ -80,8 +94,13 @@ def _found(asked: str, folder: Path) -> str | None:
     return found
 
 
-async def has(python: str, package: str) -> bool:
+async def has(python: str, package: str, hint: str = _ANOTHER) -> bool:
     """Return whether an interpreter finds a package; the package is not imported.
+
+    Args:
+        python: The interpreter.
+        package: Name of the package.
+        hint: How to name another interpreter.
 
     Raises:
         EnvironmentFault: The interpreter does not run, or is not Python.
@@ -106,24 +125,35 @@ async def has(python: str, package: str) -> bool:
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
-        raise _no_python(python, error.strerror or str(error)) from error
+        raise _no_python(python, error.strerror or str(error), hint) from error
     try:
         async with asyncio.timeout(_TIMEOUT):
             answer, said = await process.communicate()
     except TimeoutError as error:
-        raise _no_python(python, f"it gave no answer for {_TIMEOUT:.0f} seconds") from error
+        why = f"it gave no answer for {_TIMEOUT:.0f} seconds"
+        raise _no_python(python, why, hint) from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     for line in answer.decode(errors="replace").splitlines():
         if line.startswith(_ANSWER):
             return line.removeprefix(_ANSWER) == "True"
-    lines = said.decode(errors="replace").strip().splitlines()
-    raise _no_python(python, lines[-1][:200] if lines else "it gave no answer")
+    raise _no_python(python, reason(said) or "it gave no answer", hint)
 
 
-def _no_python(python: str, why: str) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"{python} does not run as Python: {why.rstrip('.')}.",
-        "Name another interpreter with %python.",
-    )
+def reason(said: bytes) -> str:
+    """Return the line that tells why an interpreter failed, without a full stop; "" if none does.
+
+    The last line is that of an error of Python. Others, such as a shell or the shims of pyenv, say
+    in the first one what is wrong, and what might help below it.
+
+    Args:
+        said: What it wrote to standard error.
+    """
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    at = -1 if any(line.startswith(_PYTHON_ERROR) for line in lines) else 0
+    return lines[at][:200].rstrip(".") if lines else ""
+
+
+def _no_python(python: str, why: str, hint: str) -> EnvironmentFault:
+    return EnvironmentFault(f"{python} does not run as Python: {why}.", hint)

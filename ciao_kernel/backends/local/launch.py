@@ -21,6 +21,7 @@ from typing import Any
 from ciao_kernel import exhaustion, log, private_files
 from ciao_kernel.backends.local import (
     environment,
+    executable,
     interpreter,
     processes,
     removal,
@@ -60,9 +61,7 @@ class Launcher:
         host: This machine.
     """
 
-    def __init__(
-        self, settings: Settings, devices: Callable[[], tuple[str, ...]], host: Host
-    ) -> None:
+    def __init__(self, settings: Settings, devices: Callable[[], gpus.Devices], host: Host) -> None:
         self._settings = settings
         self._own = settings.own_folder
         self._jobs = self._own.path / "jobs"
@@ -92,7 +91,7 @@ class Launcher:
         if wanted := gpus.wanted(plan.spec):
             devices = await self._present(plan)
             await self._claims.kill_orphans()
-            gpus.check(wanted, devices, self._claims.gpus())
+            gpus.check(wanted, devices, self._claims.gpus(devices.uuids))
 
     async def preview(self, plan: Plan) -> tuple[ReplicaPlan, ...]:
         """Return the replicas that a launch at this moment would start; create nothing."""
@@ -111,13 +110,15 @@ class Launcher:
         started: list[subprocess.Popen[bytes]] = []
         try:
             await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
-            python = self.python(plan)
+            python, base = self.python(plan), ""
             if (wanted := plan.spec.build).needed:
                 cache = self._own.prepare("cache", "environments").parent
                 asked = requirements.read(wanted, plan.folder)
-                python = await environment.prepare(
-                    python, asked, cache, emit, self._settings.cache_days
-                )
+                days = self._settings.cache_days
+                hint = interpreter.remedy(self._settings, plan.spec.python)
+                base = python
+                python = await environment.prepare(base, asked, cache, emit, days, hint)
+                executable.check_beside(plan, python, base)
             name = folder.path.name
             mark = f"{name}-{secrets.token_hex(8)}"
             started.append(supervisor_start.start(folder, mark))
@@ -145,9 +146,9 @@ class Launcher:
             await self._claims.kill_orphans()
             async with self._claims.locked():
                 addresses, shares = self._addresses(plan), self._shares(plan, devices)
-                replicas = replica_plans(plan, artifact, name, addresses, shares)
+                replicas = replica_plans(plan, artifact, name, addresses, shares, base)
                 taken = [address.port for address in addresses.values()]
-                self._claims.add(name, taken, visible_devices(replicas))
+                self._claims.add(name, taken, visible_devices(replicas), devices.uuids)
             private_files.make_folder(folder.logs)
             folder.make_reserve()
             folder.write_job(self._record(plan, artifact, name, mark, replicas, outlive))
@@ -209,15 +210,17 @@ class Launcher:
             replica: Address(ports.HOST, port) for replica, port in zip(replicas, free, strict=True)
         }
 
-    async def _present(self, plan: Plan) -> tuple[str, ...]:
+    async def _present(self, plan: Plan) -> gpus.Devices:
         """Return this machine's GPUs; they are not queried if the job needs none."""
-        return await asyncio.to_thread(self._devices) if gpus.wanted(plan.spec) else ()
+        wanted = gpus.wanted(plan.spec)
+        return await asyncio.to_thread(self._devices) if wanted else gpus.Devices()
 
-    def _shares(self, plan: Plan, devices: tuple[str, ...]) -> Mapping[Replica, tuple[str, ...]]:
-        """Return each replica's GPUs; empty if the job has no %gpu."""
-        taken = self._claims.gpus() if gpus.wanted(plan.spec) else {}
+    def _shares(self, plan: Plan, devices: gpus.Devices) -> Mapping[Replica, Mapping[str, str]]:
+        """Return the variables with each replica's GPUs; empty if the job has no %gpu."""
+        taken = self._claims.gpus(devices.uuids) if gpus.wanted(plan.spec) else {}
         gpus.check(gpus.wanted(plan.spec), devices, taken)
-        return gpus.share(plan.spec, devices, taken)
+        shares = gpus.share(plan.spec, devices.names, taken)
+        return {replica: devices.variables(share) for replica, share in shares.items()}
 
     def _record(
         self,

@@ -20,6 +20,8 @@ _DEAD = (b"Z", b"X")
 """States of a process that has ended: zombie, and dead."""
 _LOOKS = 20
 """How often the environment of a process is read if it has none at first."""
+_PATIENCE = 5.0
+"""Seconds after which a search for processes that are left gives up."""
 
 
 def birth(pid: int) -> str | None:
@@ -220,20 +222,20 @@ def _send(pid: int, number: signal.Signals, is_meant: Callable[[], bool]) -> Non
             os.close(process)
 
 
-def sweep(*marks: str, patience: float = 5.0, spare: Collection[int] = ()) -> None:
+def sweep(*marks: str, spare: Collection[int] = ()) -> None:
     """Kill all processes of jobs except this process and ``spare``; return when none is left.
 
     The search is repeated until it finds nothing twice in a row: a process may start another just
     before it dies, and has no environment for a moment while it executes another program.
     """
-    until = time.monotonic() + patience
+    until = time.monotonic() + _PATIENCE
     clean = 0
     while clean < 2 and time.monotonic() < until:
         clean = 0 if marks and kill_marked(*marks, spare=spare) else clean + 1
         time.sleep(0.01)
 
 
-def sweep_replica(mark: str, replica: str, patience: float = 5.0) -> None:
+def sweep_replica(mark: str, replica: str) -> None:
     """Kill what a replica that has ended left running; return when none is left.
 
     Its processes have the replica's name in their environment (``CIAO_REPLICA``). So may this
@@ -245,7 +247,7 @@ def sweep_replica(mark: str, replica: str, patience: float = 5.0) -> None:
     def is_meant(pid: int) -> bool:
         return _has_mark(pid, job) and _has_mark(pid, name)
 
-    until = time.monotonic() + patience
+    until = time.monotonic() + _PATIENCE
     left = True
     while left and time.monotonic() < until:
         left = False

@@ -34,7 +34,7 @@ def discard(folder: Folder) -> None:
 
 
 def remove(folder: Folder) -> None:
-    """Remove a job's folder, including folders in it that are not writable.
+    """Remove a job's folder, including folders in it that are not writable or readable.
 
     Raises:
         BackendError: Something could not be removed; names the folder.
@@ -42,9 +42,11 @@ def remove(folder: Folder) -> None:
     _remove_tree(folder.path)
     if not _is_folder(folder.path):
         return
-    for parent, _, _ in os.walk(folder.path):
-        with contextlib.suppress(OSError):
-            Path(parent).chmod(0o700)
+    _open_up(folder.path)
+    # Each folder before os.walk lists it, which needs the right to read.
+    for parent, folders, _ in os.walk(folder.path):
+        for name in folders:
+            _open_up(Path(parent, name))
     _remove_tree(folder.path)
     if folder.path.exists():
         raise BackendError(
@@ -80,6 +82,13 @@ def clear_leftovers(root: Path, host: hosts.Host) -> None:
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
+
+
+def _open_up(path: Path) -> None:
+    """Give this user all rights to a folder, if it is no link to one."""
+    with contextlib.suppress(OSError):
+        if _is_folder(path):
+            path.chmod(0o700)
 
 
 def _remove_tree(path: Path) -> None:

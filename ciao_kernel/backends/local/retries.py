@@ -1,6 +1,7 @@
 """When a local job is started again as a whole: after another process has killed a replica.
 
 On a cluster the loss of a pod does that. A replica that its restart policy restarts alone is none.
+The failure of another one belongs to the loss, also if it comes first.
 Standard library only, as in :mod:`.supervisor`.
 """
 
@@ -65,6 +66,11 @@ class Retries:
 def is_kill(exit_code: int) -> bool:
     """Return whether a replica was ended by a signal with which others end processes."""
     return -exit_code in _KILLS or exit_code == _SAVED
+
+
+def is_sigkill(exit_code: int) -> bool:
+    """Return whether a replica was killed, and not only asked to end."""
+    return -exit_code == signal.SIGKILL
 
 
 def _name(exit_code: int) -> str:

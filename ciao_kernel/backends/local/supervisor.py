@@ -14,6 +14,7 @@ asyncio, no dataclasses.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -26,7 +27,7 @@ from ciao_kernel.backends.local.guard import fork_under_guard
 from ciao_kernel.backends.local.record import BEGIN, Folder
 from ciao_kernel.backends.local.replica import ReplicaProcess
 from ciao_kernel.backends.local.restarts import Restarts
-from ciao_kernel.backends.local.retries import Retries, is_kill
+from ciao_kernel.backends.local.retries import Retries, is_kill, is_sigkill
 from ciao_kernel.backends.local.status_writer import StatusWriter
 
 TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
@@ -89,8 +90,7 @@ class Supervisor:
             if self.asked_to_stop and self.state == "Running":
                 self._conclude("Stopped", "StoppedByUser", self.folder.read_stop_reason())
             elif ends_at and now >= ends_at and self.state == "Running":
-                text = f"the job ran longer than its deadline of {deadline} s."
-                self._conclude("Failed", "DeadlineExceeded", text)
+                self._conclude_late(f"the job ran longer than its deadline of {deadline} s.")
             elif self._owner_gone():
                 self._conclude("Stopped", "OwnerGone", "the process that started it ended")
                 saves = self.job.get("saves", False)
@@ -132,8 +132,8 @@ class Supervisor:
         except OSError as error:
             replica.exit_code = 127
             replica.to("Failed", "StartError")
-            text = f"{replica.name} cannot be started: {error.strerror or error}"
-            self._conclude("Failed", "StartError", f"{text} ({error.filename}).", replica.name)
+            text = f"{replica.name} cannot be started: {_reason(error)}"
+            self._conclude("Failed", "StartError", text, replica.name)
 
     def _reap(self) -> None:
         ended = [replica for replica in self.replicas if replica.ended()]
@@ -151,9 +151,12 @@ class Supervisor:
         parentage.reap_adopted([one.pid for one in self.replicas if one.running])
         if self.state != "Running" or self.retries.why:
             return
-        failed = next((r for r in self.replicas if r.state == "Failed"), None)
+        failed = self._first_failed()
         decider = next((r for r in self.replicas if r.name == self.job["decider"]), None)
-        if failed is not None:
+        if failed is not None and self._may_belong_to_a_loss():
+            self.restarts.drop()
+            self._stop(self.job["grace"])
+        elif failed is not None:
             self._conclude("Failed", "ReplicaFailed", "", failed.name)
         elif decider is not None and decider.state == "Succeeded":
             self._conclude("Succeeded", "", "", decider.name)
@@ -163,6 +166,30 @@ class Supervisor:
             if finite and all(one.state == "Succeeded" for one in finite):
                 self._conclude("Succeeded", "", "")
 
+    def _may_belong_to_a_loss(self) -> bool:
+        """Return whether a failure is not concluded yet: the loss behind it may be seen later.
+
+        torchrun first ends the other processes of a replica in which one was killed. The peers of
+        that replica lose their connections meanwhile, and may fail before it ends. A program that
+        kills itself when it is told to end cannot be told from that. With ``%cleanPolicy=none``
+        nobody ends the others, so nothing is waited for.
+        """
+        if not self.retries.left or self.job["clean"] == "none":
+            return False
+        in_time = not self._stopping or time.monotonic() < self._kill_at
+        return in_time and any(replica.running for replica in self.replicas)
+
+    def _conclude_late(self, text: str) -> None:
+        """Conclude a job whose deadline is over; an open failure came before that, and counts."""
+        failed = self._first_failed()
+        if failed is not None:
+            self._conclude("Failed", "ReplicaFailed", "", failed.name)
+        else:
+            self._conclude("Failed", "DeadlineExceeded", text)
+
+    def _first_failed(self) -> ReplicaProcess | None:
+        return next((one for one in self.replicas if one.state == "Failed"), None)
+
     def _plan_try(self, ended: list[ReplicaProcess]) -> None:
         """Begin to end all replicas if one was killed from outside and the job has a try left."""
         if self.state != "Running" or self.asked_to_stop or not self.retries.left:
@@ -170,11 +197,14 @@ class Supervisor:
         codes = {one.name: one.exit_code or 0 for one in ended}
         if codes.get(self.job["decider"]) == 0:
             return
+        # Those of a failed job have got SIGTERM from here, and no SIGKILL yet.
+        counts = is_sigkill if self._stopping else is_kill
         for name, code in codes.items():
-            if is_kill(code) and not self.restarts.wants(code):
-                self.retries.plan(name, code, time.monotonic() + self.job["grace"])
+            if counts(code) and not self.restarts.wants(code):
+                self._stop(self.job["grace"])
+                self._stopping = False
+                self.retries.plan(name, code, self._kill_at)
                 self.restarts.drop()
-                self._signal(signal.SIGTERM)
                 return
 
     def _try_again(self, network: Network | None, now: float) -> None:
@@ -296,10 +326,10 @@ class Supervisor:
         times = [now + (_OWNER_POLL if self.job["owner"] else 5.0)]
         if self._stopping:
             times.append(self._kill_at)
-        elif self.state == "Running":
+        if self.state == "Running":
             times += [at for at in (ends_at, self.restarts.next_at) if at]
             times += [self.retries.kill_at] if self.retries.why else []
-        elif not self.settled:
+        elif not self._stopping and not self.settled:
             times.append(self._linger_until)
         if self._writer.changed:
             times.append(now + 0.5)
@@ -322,6 +352,17 @@ class Supervisor:
             "ended": self.ended,
             "replicas": [replica.record() for replica in self.replicas],
         }
+
+
+def _reason(error: OSError) -> str:
+    """Return why a replica cannot be started; for a limit, also the remedy."""
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        from ciao_kernel import exhaustion  # what it imports would slow each start down
+
+        if fault := exhaustion.fault_of(error, of_processes=True):
+            return f"{fault.message} {fault.hint}"
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{place}."
 
 
 def main(submitter: int, birth: str) -> None:

@@ -82,12 +82,12 @@ def origin(one: Volume, folders: Mapping[str, str]) -> Path | None:
     if name not in folders:
         raise _refused(
             f"the volume {one} has no folder on this machine.",
-            f"Name one: `%ciao config volumes={name}=/some/folder`.",
+            f"Name one: `%ciao config volumes.{name}=/some/folder`.",
         )
     found = expanded(folders[name])
     if one.kind is VolumeKind.CLAIM:
         found /= one.path
-    hint = "Create it, or correct the setting volumes: `%ciao config volumes`."
+    hint = f"Create it, or name another one: `%ciao config volumes.{name}=/some/folder`."
     return _existing(one, found, hint)
 
 

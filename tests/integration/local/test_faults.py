@@ -64,6 +64,22 @@ def test_a_program_that_is_no_python(jobs: Place) -> None:
         assert f"{asked} does not run as Python" in error.message
 
 
+@pytest.mark.parametrize("packages", ["", "%packages=app\n"])
+def test_the_setting_is_named_whose_interpreter_does_not_run(jobs: Place, packages: str) -> None:
+    script = jobs.write(
+        "shim", "#!/bin/sh\nprintf 'no such command\\n\\nNote: see\\n  help\\n' >&2\nexit 9\n"
+    )
+    script.chmod(0o755)
+    text = f"%framework=tensorflow\n{packages}print()\n"
+    for named, hint in (
+        ("", "Correct the setting python"),
+        (f"%python={script}\n", "with %python."),
+    ):
+        error = refused(jobs, named + text, python=str(script))
+        assert error.message == f"{script} does not run as Python: no such command."
+        assert hint in error.hint
+
+
 def test_the_folder_of_a_virtual_environment_is_understood(jobs: Place, tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     # Said aloud on standard error at its start: that is no reason to refuse it.

@@ -23,6 +23,7 @@ import os, subprocess, sys, time
 child = '''if True:
     import os, signal, time
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while not os.path.getsize("daemon.part"): time.sleep(0.01)
     os.rename("daemon.part", "daemon")
     while True: time.sleep(60)
 '''

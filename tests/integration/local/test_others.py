@@ -20,6 +20,7 @@ import pytest
 from ciao_kernel.backends.local import removal, store
 from ciao_kernel.backends.local.backend import LocalBackend
 from ciao_kernel.backends.local.hosts import FRESH, Host
+from ciao_kernel.backends.local.machine.gpus import Devices
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import BackendError, JobLost, JobStopped, SpecError, UsageError
@@ -43,7 +44,7 @@ print("done")
 class OnHost(Registry):
     """Plug-ins of a machine that shares its storage with others."""
 
-    def __init__(self, host: str, fresh: float, devices: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(self, host: str, fresh: float, devices: Callable[[], Devices]) -> None:
         super().__init__({})
         self._host, self._fresh, self._devices = host, fresh, devices
 
@@ -59,7 +60,7 @@ def session_on(
     host: str,
     *,
     fresh: float = FRESH,
-    devices: Callable[[], tuple[str, ...]] = tuple,
+    devices: Callable[[], Devices] = Devices,
     **settings: Any,
 ) -> Session:
     """A session on a machine of some name; "" is the real one."""
@@ -252,14 +253,14 @@ def test_an_unreadable_record_harms_no_other_job(jobs: Place) -> None:
 def test_the_devices_are_counted_before_the_lock_is_taken(jobs: Place) -> None:
     locked: list[bool] = []
 
-    def devices() -> tuple[str, ...]:
+    def devices() -> Devices:
         with (jobs.storage / "claims.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 locked.append(False)
             except BlockingIOError:
                 locked.append(True)
-        return ("0",)
+        return Devices(("0",))
 
     async def main() -> None:
         jobs.storage.mkdir()
@@ -333,7 +334,7 @@ def test_a_job_is_deleted_from_another_machine(jobs: Place, policy: str) -> None
         """
 
     async def main() -> None:
-        running = Running(jobs, session_on(jobs, "a-host"), text)
+        running = Running(jobs, session_on(jobs, "a-host", stop_grace=60.0), text)
         await running.display.until("ready\n", replica="ps-0")
         if policy == "none":
             assert (await running.end()).error is None
@@ -375,8 +376,8 @@ def test_each_machine_has_gpus_of_its_own(jobs: Place) -> None:
     text = WAITS.replace("%name=a", "%gpu=1")
 
     async def main() -> None:
-        here = session_on(jobs, "a-host", devices=lambda: ("0",))
-        there = session_on(jobs, "b-host", devices=lambda: ("0",))
+        here = session_on(jobs, "a-host", devices=lambda: Devices(("0",)))
+        there = session_on(jobs, "b-host", devices=lambda: Devices(("0",)))
         both = [Running(jobs, here, text), Running(jobs, there, text)]
         for one in both:
             await one.ready()

@@ -9,7 +9,7 @@ import pytest
 
 from ciao_kernel.commands import Caller, execute
 from ciao_kernel.errors import UsageError
-from ciao_kernel.model import State
+from ciao_kernel.model import CleanPolicy, State
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.warm.pool import WarmPool
 from tests.helpers.jobs import Place, Recorder, cell, wait
@@ -101,6 +101,27 @@ def test_a_warm_job_is_described_by_its_newest_run_and_runs_again_as_a_job_of_it
         finally:
             await session.warm.close()
             await wait(lambda: not jobs.training())
+
+    asyncio.run(main())
+
+
+def test_a_rerun_whose_results_would_be_removed_is_refused_as_its_cell_is(jobs: Place) -> None:
+    text = "%framework=python\n%worker=1\n%name=gives\n%output=m.txt\nopen('m.txt', 'w').close()\n"
+
+    async def main() -> None:
+        first = jobs.session()
+        await first.run(text, Recorder(), jobs.folder)
+        removing = jobs.session(clean_policy=CleanPolicy.ALL)
+        with pytest.raises(
+            UsageError, match="cleanPolicy=all removes the files of the job"
+        ) as told:
+            await removing.rerun("gives", Recorder())
+        assert "`%ciao config cleanPolicy=running`" in told.value.hint
+        with pytest.raises(UsageError, match="cleanPolicy=all removes the files of the job"):
+            await removing.run(text, Recorder(), jobs.folder)
+        assert jobs.leftovers() == ["gives"]
+        again = await first.rerun("gives", Recorder())
+        assert (again.folder / "m.txt").exists()
 
     asyncio.run(main())
 

@@ -127,15 +127,15 @@ def test_the_stop_button_ends_a_job_between_two_restarts(jobs: Place) -> None:
         display = Recorder()
         text = f"%framework=tensorflow\n{WAITS}\n{TRIES}{FAILS}"
         work = asyncio.create_task(jobs.ended(text, jobs.session(), display))
-        await display.until("failed 4")  # the next restart would come after four seconds
+        await display.until("failed 5")  # the next restart would come after eight seconds
         await display.until("beside", replica="worker-1")
         await wait(lambda: display.state("worker-0") is State.PENDING)
         await interrupted(work)
         return display
 
     display = asyncio.run(scenario())
-    assert display.data("worker-0").count(b"failed") == 4
-    assert restarts(display) == 3  # the fourth was planned, and not made
+    assert display.data("worker-0").count(b"failed") == 5
+    assert restarts(display) == 4  # the fifth was planned, and not made
 
 
 def test_a_dry_run_shows_the_restarts(jobs: Place) -> None:

@@ -47,8 +47,8 @@ def test_a_replica_reads_and_writes_the_folder_and_a_clean_up_keeps_it(
 @pytest.mark.parametrize(
     ("volume", "message", "hint"),
     [
-        ("claim:x", "has no folder on this machine", "%ciao config volumes=claim="),
-        ("nfs://h/e:x", "has no folder on this machine", "volumes=nfs://h/e="),
+        ("claim:x", "has no folder on this machine", "%ciao config volumes.claim="),
+        ("nfs://h/e:x", "has no folder on this machine", "volumes.nfs://h/e="),
         ("lost:x", "does not exist on this machine: /nowhere", "Create it"),
         ("host:/nowhere/a:x", "does not exist on this machine: /nowhere/a", "another folder"),
         ("tmp:/x", "has an absolute path", "relative to the program's folder"),

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ciao_kernel import file_lock
@@ -24,6 +25,7 @@ _SUBMIT_TIME = 120.0
 _PATIENCE = 30.0
 """Seconds to wait for the lock, which other submits hold for milliseconds."""
 _POLL = 0.005
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Claims:
@@ -63,17 +65,41 @@ class Claims:
         """Return the ports of this machine that are held."""
         return {port for claim in self._here().values() for port in claim["ports"]}
 
-    def gpus(self) -> dict[str, str]:
-        """Return the GPUs of this machine that are held, each with its job."""
-        return {gpu: job for job, claim in self._here().items() for gpu in claim["gpus"]}
+    def gpus(self, uuids: Mapping[str, str] = _NONE) -> dict[str, str]:
+        """Return the GPUs of this machine that are held, each with its job.
 
-    def add(self, job: str, ports: Collection[int], gpus: Collection[str]) -> None:
-        """Hold ports and GPUs for a job until its replicas have ended, or its folder is gone."""
+        Args:
+            uuids: UUIDs of GPUs by the names that this process has for them. They count, and not
+                the names, if a claim has UUIDs too: it may have other names.
+        """
+        return {
+            name: job
+            for job, claim in self._here().items()
+            for gpu in claim["gpus"]
+            for name in _names(gpu, claim.get("uuids", {}).get(gpu), uuids)
+        }
+
+    def add(
+        self,
+        job: str,
+        ports: Collection[int],
+        gpus: Collection[str],
+        uuids: Mapping[str, str] = _NONE,
+    ) -> None:
+        """Hold ports and GPUs for a job until its replicas have ended, or its folder is gone.
+
+        Args:
+            job: Name of the job.
+            ports: Its ports.
+            gpus: Its GPUs, as they are named in its environment.
+            uuids: UUIDs of GPUs by name, as far as they are known.
+        """
         claim = {
             "since": time.time(),
             "host": self._host.identity,
             "ports": list(ports),
             "gpus": list(gpus),
+            "uuids": {gpu: uuids[gpu] for gpu in gpus if gpu in uuids},
         }
         replace(self._file, {**self._held(), job: claim})
 
@@ -130,16 +156,27 @@ class Claims:
         return ""
 
 
+def _names(gpu: str, uuid: str | None, uuids: Mapping[str, str]) -> list[str]:
+    """Return the names that a GPU of a claim has in this process."""
+    if uuid is None:
+        return [gpu]
+    found = [name for name, own in uuids.items() if own == uuid]
+    return found if gpu in uuids else [gpu, *found]
+
+
 def _is_claim(job: str, claim: object) -> bool:
     """Return whether an entry of the file is a claim: its name becomes the name of a folder."""
     if not is_name(job) or not isinstance(claim, dict):
         return False
     ports, gpus, since = claim.get("ports"), claim.get("gpus"), claim.get("since")
+    uuids = claim.get("uuids", {})  # older claims have none
     return (
         isinstance(since, int | float)
         and isinstance(claim.get("host", ""), str)
         and isinstance(ports, list)
         and isinstance(gpus, list)
+        and isinstance(uuids, dict)
+        and all(isinstance(uuid, str) for uuid in uuids.values())
         and all(isinstance(port, int) for port in ports)
         and all(isinstance(gpu, str) for gpu in gpus)
     )

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from ciao_kernel.backends.local import interpreter, processes
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.machine import gpus, ports
 from ciao_kernel.backends.local.machine.claims import Claims
+from ciao_kernel.backends.local.machine.gpus import Devices
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.replica import inherited
 from ciao_kernel.errors import EnvironmentFault, NoRoom, SpecError
@@ -72,30 +74,85 @@ def test_a_port_that_is_taken_is_not_given() -> None:
     ],
 )
 def test_cuda_visible_devices_is_respected(
-    monkeypatch: pytest.MonkeyPatch, visible: str, devices: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str, devices: tuple[str, ...]
 ) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without nvidia-smi
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus.installed() == devices
+    # Their numbers are in the order of the environment.
+    assert gpus.installed() == Devices(devices)
 
 
 @pytest.mark.parametrize(
-    ("script", "devices"),
+    ("visible", "uuids"),
     [
-        ("echo 0; echo 1", ("0", "1")),
-        ("echo No devices were found", ()),
-        ("echo 0; exit 9", ()),
-        (None, ()),
+        (None, {"0": "GPU-aa1", "1": "GPU-ab2"}),
+        ("1", {"1": "GPU-ab2"}),
+        ("GPU-ab,0", {"GPU-ab": "GPU-ab2", "0": "GPU-aa1"}),
+        ("GPU-a,MIG-7,5", {}),  # which one is not certain, or not known
+    ],
+)
+def test_nvidia_smi_tells_which_device_a_name_means(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str | None, uuids: dict[str, str]
+) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 0, GPU-aa1\necho 1, GPU-ab2\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus.installed().uuids == uuids
+
+
+def test_what_is_no_uuid_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho '0, [N/A]'\necho '1, [N/A]'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus.installed() == gpus.Devices(("0", "1"), "PCI_BUS_ID")
+
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+
+
+@pytest.mark.parametrize(
+    ("script", "devices", "fault"),
+    [
+        ("echo 0; echo 1", ("0", "1"), ""),
+        ("echo No devices were found", (), "No devices were found"),
+        (f"echo {MISMATCH}; echo more; exit 18", (), MISMATCH),
+        ("echo A sentence. >&2; exit 9", (), "A sentence"),
+        ("echo 0; exit 15", (), "it ended with exit code 15"),
+        ("exec sleep 600", (), "it gave no answer in 1 s"),
+        (None, (), ""),
     ],
 )
 def test_nvidia_smi_is_asked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, devices: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    script: str | None,
+    devices: tuple[str, ...],
+    fault: str,
 ) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     if script is not None:
+        script = script.replace("sleep", str(shutil.which("sleep", path=os.defpath)))
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
-    assert gpus.installed() == devices
+    found = gpus.installed(patience=1.0)
+    assert (found.names, found.fault) == (devices, fault)
+    if devices:
+        assert found.variables(["1"])["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+        assert gpus.installed().variables(["1"]) == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_a_driver_that_fails_is_not_a_machine_without_gpus() -> None:
+    with pytest.raises(SpecError) as caught:
+        gpus.check(1, Devices(fault=MISMATCH), {})
+    assert f"nvidia-smi lists none of this machine: {MISMATCH}." in caught.value.message
+    assert "restart the machine" in caught.value.hint
 
 
 def spec(*groups: tuple[str, int, int | None], for_all: int | None = None) -> JobSpec:
@@ -139,7 +196,7 @@ def test_what_cannot_be_given_is_said(
     total: int, devices: list[str], taken: dict[str, str], said: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        gpus.check(total, devices, taken)
+        gpus.check(total, Devices(tuple(devices)), taken)
     assert said in caught.value.message
     assert caught.value.directive == "gpu"
 
@@ -148,7 +205,7 @@ def test_only_jobs_whose_end_makes_room_are_told() -> None:
     taken = {"0": "warm", "1": "other", "2": "other", "3": "other"}
     for total, holders in ((1, {"warm", "other"}), (2, {"other"}), (4, set())):
         with pytest.raises(NoRoom) as caught:
-            gpus.check(total, list("0123"), taken)
+            gpus.check(total, Devices(tuple("0123")), taken)
         assert caught.value.holders == holders
         assert "used by other, warm" in caught.value.message
 
@@ -181,6 +238,35 @@ def test_what_the_own_interpreter_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert asyncio.run(has("json"))
     assert not asyncio.run(has("no_such_package_at_all"))
+
+
+SHIM = """pyenv: python3.9: command not found
+
+The `python3.9' command exists in these Python versions:
+  3.9.18
+
+Note: See 'pyenv help global' for tips on allowing multiple
+      Python versions to be found at the same time.
+"""
+ERROR = 'Traceback (most recent call last):\n  File "<string>", line 1\nImportError: no util.\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (SHIM, "pyenv: python3.9: command not found"),
+        (f"warning: slow\n{ERROR}", "ImportError: no util"),
+        (
+            '  File "<string>", line 1\n    a b\n      ^\nSyntaxError: invalid\n',
+            "SyntaxError: invalid",
+        ),
+        ("\n  sh: 1: not found.\n", "sh: 1: not found"),
+        ("x" * 300, "x" * 200),
+        (" \n", ""),
+    ],
+)
+def test_why_an_interpreter_does_not_run(said: str, why: str) -> None:
+    assert interpreter.reason(said.encode()) == why
 
 
 # ------------------------------------------------------------------------------- processes
@@ -299,6 +385,25 @@ def test_claims_end_with_their_jobs(tmp_path: Path) -> None:
     assert claims.gpus() == {"0": "runs"}
     (tmp_path / "claims.json").write_text("{")
     assert claims.gpus() == {}
+
+
+def test_a_claim_holds_a_device_whatever_its_name(tmp_path: Path) -> None:
+    claims = Claims(tmp_path, Host(tmp_path))
+    (tmp_path / "jobs" / "a").mkdir(parents=True)
+    claims.add("a", [], ["0"], {"0": "GPU-1", "1": "GPU-2"})
+    assert claims.gpus({"0": "GPU-1", "1": "GPU-2"}) == {"0": "a"}
+    assert claims.gpus({"GPU-1": "GPU-1", "1": "GPU-2"}) == {"GPU-1": "a", "0": "a"}
+    assert claims.gpus({"0": "GPU-3", "1": "GPU-1"}) == {"1": "a"}  # another allocation of Slurm
+    assert claims.gpus() == {"0": "a"}  # nvidia-smi does not answer: the names count
+    claims.add("a", [], ["0"])  # as of an older version
+    assert claims.gpus({"0": "GPU-3"}) == {"0": "a"}
+    held = json.loads((tmp_path / "claims.json").read_text())
+    held["a"]["uuids"] = {"0": 1}
+    (tmp_path / "claims.json").write_text(json.dumps(held))
+    assert claims.gpus() == {}
+    del held["a"]["uuids"]
+    (tmp_path / "claims.json").write_text(json.dumps(held))
+    assert claims.gpus({"0": "GPU-3"}) == {"0": "a"}
 
 
 def test_a_broken_record_leaves_other_claims_alone(tmp_path: Path) -> None:

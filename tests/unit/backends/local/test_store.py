@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.store import Store
 from ciao_kernel.errors import BackendError, NoSuchJob
 from ciao_kernel.model import Job, State
+from tests.helpers.rights import ordinary_reader
 
 DAY = 24 * 3600.0
 NOBODY = {"pid": 2**22 + 1, "birth": "1"}
@@ -104,6 +107,34 @@ def test_what_is_set_aside_is_no_job(tmp_path: Path) -> None:
     os.utime(root / ".a-1f2e3d4c", (1, 1))
     removal.clear_leftovers(root, host)
     assert list(root.iterdir()) == []
+
+
+REMOVE = """\
+import sys
+from pathlib import Path
+from ciao_kernel.backends.local import removal
+from ciao_kernel.backends.local.record import Folder
+removal.remove(Folder(Path(sys.argv[1])))
+"""
+
+
+def test_folders_that_their_owner_may_not_list_are_removed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o500)
+    work = tmp_path / "a" / "work"
+    for mode in (0o300, 0o000, 0o500):
+        inner = work / f"{mode:o}" / "inner"
+        inner.mkdir(parents=True)
+        (inner / "file").touch()
+        inner.chmod(mode)
+        inner.parent.chmod(mode)
+    (work / "link").symlink_to(kept)
+    work.chmod(0o300)
+    command = [*ordinary_reader(), sys.executable, "-c", REMOVE, str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert kept.stat().st_mode & 0o777 == 0o500  # no link is followed
 
 
 @pytest.mark.parametrize("wrong", [-5 * DAY, 5 * DAY], ids=["behind", "ahead"])
