@@ -148,14 +148,19 @@ class AppendBuilder:
                 "(%python=…).",
             )
         target = wheels.Target(
-            installed.python, platform.architecture, installed.packages, installed.musl
+            installed.python,
+            platform.architecture,
+            installed.packages,
+            installed.musl,
+            installed.glibc,
         )
         try:
             downloaded = await wheels.download(
                 wanted, target, cache, work.say, self._settings.cache_days, work.emit
             )
         except wheels.NoWheel as error:
-            raise _no_wheel(error, wanted, f"Python {installed.python} on {platform}") from None
+            where = f"Python {installed.python} on {platform}{target.assumed}"
+            raise _no_wheel(error, wanted, where) from None
         if downloaded.made:
             days = self._settings.cache_days
             for name in (contents.CACHE, *contents.FORMER_CACHES):

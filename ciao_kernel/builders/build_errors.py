@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ciao_kernel.builders.dockerfile import instructions
 from ciao_kernel.builders.dockerfile_rewrite import original_line
 from ciao_kernel.builders.pip_errors import NO_MATCH
+from ciao_kernel.delivery.packages.pip import AWAY
 from ciao_kernel.errors import CiaoError, ClusterFault, RegistryFault, SourceError
 from ciao_kernel.oci.reference import Reference
 from ciao_kernel.plugins import PodResult
@@ -20,13 +21,14 @@ _KILLED = 137
 _LOG = re.compile(r"time=\S+ level=\w+ msg=(\"(?:\\.|[^\"\\])*\"|\S*)")
 _COMMAND = re.compile(r"msg=\"?RUN (.+)")
 
+_DENIED = r"\b40[13]\b|UNAUTHORIZED|authentication required|DENIED"
 # Pattern for the executor's last error, its meaning, a hint. {0} is the registry, {1} a part of the
-# error, {2} the action that failed.
+# error, {2} the action that failed, {3} the Secret with the passwords.
 _REGISTRY = (
     (r"\b429\b|TOOMANYREQUESTS", "the registry {0} accepts no more requests for now.",
      "Run the cell again in some minutes. Users who sign in may have a higher limit: "
      "%pushSecret=NAME names a Secret with the registry's password."),
-    (r"\b40[13]\b|UNAUTHORIZED|authentication required|DENIED",
+    (_DENIED,
      "the registry {0} does not let the build {2}: its pod has no password with that right.",
      "%pushSecret=NAME names a Secret (`kubectl create secret docker-registry`) with the right to "
      "{2}."),
@@ -36,7 +38,7 @@ _REGISTRY = (
      "Remove images there, or name another one: %registry=…."),
     (r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
      "the registry {0} speaks http.",
-     "If that is intended: `%ciao config plainRegistries={0}`."),
+     "If that is intended: `%ciao config plainRegistries+={0}`."),
     (r"x509|certificate signed by unknown authority",
      "the certificate of the registry {0} is not trusted by the build.",
      "`%ciao config registryAuthority=FILE` names the authority that signed it."),
@@ -46,20 +48,37 @@ _REGISTRY = (
     (r"connection refused|connection reset|broken pipe|i/o timeout|no route to host|EOF",
      "the registry {0} does not answer the build.", "Is it up, and can pods reach it?"),
 )  # fmt: skip
+_WITH_SECRET = (
+    "The Secret {3} needs an entry with the right to {2}. It must name the registry's host alone: "
+    "the build does not find one with the path of an organization."
+)
 _PUSHING = re.compile(r"push permission|error pushing")
 _HOST = (re.compile(r"https?://([^/\s\"]+)/v2/"), re.compile(r"https?://([^/\s\"]+)"))
 _BASE = re.compile(r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown")
 _SYNTAX = re.compile(r"dockerfile parse error on line (\d+): (.+)")
 _MISSING = re.compile(r"lstat /kaniko/buildcontext/(\S+?): no such file")
 _EXIT = re.compile(r"waiting for process to exit: exit status (\d+)")
-_INDEX = re.compile(r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout")
+_RETRIED = re.compile(r"^.*\bRetry\(total=[1-9].*$", re.MULTILINE)
+"""A request of pip that has tries left, and may be answered."""
+_UNTRUSTED = re.compile(
+    r"certificate[ _]verify[ _]failed|SSLCertVerificationError|confirming the ssl certificate",
+    re.IGNORECASE,
+)
 _PIP = re.compile(r"\bpip[\d.]*\b|^(?:Collecting|Looking in indexes)\b", re.MULTILINE)
 _ASKS = re.compile(r"EOFError|User for \S+:|40[13] (?:Client )?Error|Credentials not correct")
 _NO_DEB = re.compile(r"Unable to locate package (\S+)")
+_NO_REPOSITORY = re.compile(
+    r"^([EW]): .*(?:Temporary failure resolving|Could not (?:connect|resolve)|"
+    r"Some index files failed to download|Failed to fetch)",
+    re.MULTILINE,
+)
+"""How apt says that it cannot download; it continues after a warning (W)."""
 _FULL = re.compile(r"no space left on device", re.IGNORECASE)
 
 
-def fault(end: PodResult, text: str, name: str, target: Reference, namespace: str) -> CiaoError:
+def fault(
+    end: PodResult, text: str, name: str, target: Reference, namespace: str, push_secret: str = ""
+) -> CiaoError:
     """Return the error of a failed build.
 
     Args:
@@ -68,8 +87,9 @@ def fault(end: PodResult, text: str, name: str, target: Reference, namespace: st
         name: Name of its file; "" if the user has none.
         target: Repository that the image is for.
         namespace: Namespace of the pod.
+        push_secret: The Secret with the passwords of registries; "" if there is none.
     """
-    found = _cluster_error(end, namespace) or _build_error(end, text, name, target)
+    found = _cluster_error(end, namespace) or _build_error(end, text, name, target, push_secret)
     shown = [plain(line) for line in end.last if line.strip()][-_SHOWN:]
     if shown:
         found.hint = "\n".join([found.hint, "", "The last lines of the build:", *shown]).strip("\n")
@@ -126,7 +146,9 @@ def _memory() -> CiaoError:
     )
 
 
-def _build_error(end: PodResult, text: str, name: str, target: Reference) -> CiaoError:
+def _build_error(
+    end: PodResult, text: str, name: str, target: Reference, push_secret: str
+) -> CiaoError:
     """Return the error that the executor's log describes."""
     lines = [line.rstrip() for line in (*end.first, *end.last) if line.strip()]
     message = next((line for line in reversed(lines) if line.startswith("error ")), "")
@@ -153,9 +175,10 @@ def _build_error(end: PodResult, text: str, name: str, target: Reference) -> Cia
     for pattern, sentence, hint in _REGISTRY:
         if match := re.search(pattern, message):
             part = match[1] if match.lastindex and match[1] else match[0]
-            return RegistryFault(
-                sentence.format(words[0], part, words[1]), hint.format(words[0], part, words[1])
-            )
+            if push_secret and pattern is _DENIED:
+                hint = _WITH_SECRET
+            parts = words[0], part, words[1], push_secret
+            return RegistryFault(sentence.format(*parts), hint.format(*parts))
     if wrong := message.partition("parsing dockerfile")[2].partition(": ")[2].removesuffix('"'):
         return SourceError(f"{name or 'the Dockerfile'}: {wrong}.")
     why = message.removeprefix("Error: ").removeprefix("error ").strip()[:400].rstrip(".")
@@ -182,21 +205,22 @@ def _command_error(lines: Sequence[str], text: str, name: str, code: int) -> Cia
             "Name an image with conda: %base=…, such as a miniforge image.",
         )
     if match := NO_MATCH.search(wrote):
-        away = _INDEX.search(wrote)
-        return SourceError(
-            f"pip finds no {match[1].strip()} in the build"
-            + (", because its pod cannot reach the package index." if away else "."),
-            "Pods of the cluster need an index that they can reach: %pipIndex=URL, or a Secret "
-            "with a pip.conf: %pipSecret=NAME."
-            if away
-            else "Is the name right? Name a version that exists.",
-        )
+        return _no_package(match[1].strip(), wrote)
     if _ASKS.search(wrote) and _PIP.search(f"{command}\n{wrote}"):
         return SourceError(
             "the package index requires authentication.",
-            "%pipSecret=NAME names a Secret whose pip.conf has address, user and password.",
+            "%pipSecret=NAME names a Secret whose pip.conf has address, user and password; with "
+            "%builder=s2i, leave %pipIndex out.",
         )
-    if match := _NO_DEB.search(wrote):
+    match = _NO_DEB.search(wrote)
+    failures = {one[1] for one in _NO_REPOSITORY.finditer(wrote)}
+    if "E" in failures or (failures and match):
+        return SourceError(
+            "apt cannot download packages in the build: its pod cannot reach a package repository "
+            "of the base image, or the repository has changed.",
+            "Name a base whose /etc/apt/sources.list has a mirror that pods can reach.",
+        )
+    if match:
         return SourceError(
             f"there is no Debian package {match[1]} for the base image.", "Is the name right?"
         )
@@ -207,6 +231,26 @@ def _command_error(lines: Sequence[str], text: str, name: str, code: int) -> Cia
     place = f"{name}, line {line}: " if name and line else ""
     shown = f"`{command[:200]}`" if command else "a command of the build"
     return SourceError(f"{place}{shown} ended with exit code {code}.")
+
+
+def _no_package(name: str, wrote: str) -> SourceError:
+    """Return the error for a package that pip does not find."""
+    tried = _RETRIED.sub("", wrote)
+    if _UNTRUSTED.search(tried):
+        why = ", because it does not trust the certificate of the package index."
+        hint = (
+            "The base image needs the certificate of the authority that signed it; the variable "
+            "PIP_CERT of the image names its file."
+        )
+    elif AWAY.search(tried):
+        why = ", because its pod cannot reach the package index."
+        hint = (
+            "Pods of the cluster need an index that they can reach: %pipIndex=URL, or a Secret "
+            "with a pip.conf: %pipSecret=NAME."
+        )
+    else:
+        why, hint = ".", "Is the name right? Name a version that exists."
+    return SourceError(f"pip finds no {name} in the build{why}", hint)
 
 
 def _command(lines: Sequence[str], text: str) -> tuple[str, int, str]:

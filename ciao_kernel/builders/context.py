@@ -157,6 +157,13 @@ def _matches(folder: Path, pattern: PurePosixPath) -> list[Path]:
         return []
 
 
+def with_rules(files: Iterable[File], rules: str) -> tuple[File, ...]:
+    """Replace the lines of ignore files that the executor reads from the context."""
+    return tuple(
+        replace(one, content=rules.encode()) if one.path in _IGNORE_FILES else one for one in files
+    )
+
+
 def force_include(files: Iterable[File], folder: str) -> tuple[File, ...]:
     """Make sure that no ``.dockerignore`` in the context hides our folder from the executor.
 

@@ -1,6 +1,7 @@
 """Dockerfiles of users: finds their instructions, bases, user and files, and checks them.
 
-Pure functions on text. Instructions that the executor would silently ignore are refused.
+Pure functions on text. Instructions that an executor may silently ignore are refused: the archived
+kaniko accepts more than it carries out.
 """
 
 from __future__ import annotations
@@ -11,27 +12,23 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ciao_kernel.builders.dockerfile_variables import Values, automatic, expanded, unknown
+from ciao_kernel.builders import dockerfile_flags
+from ciao_kernel.builders.dockerfile_variables import (
+    Values,
+    automatic,
+    expanded,
+    unknown,
+    unknown_reason,
+)
 from ciao_kernel.errors import SourceError
 from ciao_kernel.redaction import password
 
-_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[\"']?[A-Za-z_]")
+_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?\s*[^\s<]")
+"""What the parser of Dockerfiles takes for one, even in an arithmetic expression."""
 _QUOTED = re.compile(r"(?<!<<)(?<!<<-)(?:'[^']*+(')?|\"(?>(?:\\.|[^\"\\])*)(\")?)", re.DOTALL)
 """A quoted text; it has a group if its closing quote is there."""
 _FLAGS = re.compile(r"(?:--[A-Za-z][\w-]*(?:=\S*)?(?:\s+|$))*")
 _NUMBER = re.compile(r"\d+")
-_IGNORED_FLAGS = (
-    ("RUN", "--mount", ""),
-    ("RUN", "--network", "default"),
-    ("RUN", "--device", ""),
-    ("ADD", "--checksum", ""),
-    ("ADD", "--keep-git-dir", "false"),
-    ("ADD", "--exclude", ""),
-    ("ADD", "--unpack", ""),
-    ("COPY", "--exclude", ""),
-    ("COPY", "--parents", "false"),
-)
-"""Flags that the executor accepts but ignores, each with a value that has no effect anyway."""
 FROM_FLAG = "--from="
 _QUOTES = re.compile(r"([\"'])(.*?)\1")
 REMOTE_URL = re.compile(r"(https?|git|ssh)://|git@")
@@ -117,7 +114,7 @@ def _instruction(text: str, line: int, end: int) -> Instruction:
 
 
 def check(text: str, name: str) -> None:
-    """Refuse a Dockerfile with passwords, or with parts that the executor silently ignores.
+    """Refuse a Dockerfile with passwords, or with parts that an executor may silently ignore.
 
     Args:
         text: A user's Dockerfile.
@@ -129,15 +126,13 @@ def check(text: str, name: str) -> None:
     found = instructions(text)
     if not any(one.name == "FROM" for one in found):
         raise SourceError(f"{name} has no FROM.", "The first instruction names the base image.")
-    for one, known in _walk(text):
+    for one, known in walk(text):
         image, _ = _stage(one, known)
         undefined = unknown(image or one.arguments) if one.name == "FROM" else ""
         if undefined and not automatic(undefined):
-            raise SourceError(
-                f"{name}, line {one.line}: the image is unknown, because {undefined} has no value.",
-                f"Give it one before the first FROM: ARG {undefined}=value. There are no other "
-                "build arguments.",
-            )
+            place = f"{name}, line {one.line}"
+            why, hint = unknown_reason(image or one.arguments, known, place)
+            raise SourceError(why, hint)
     for one in found:
         if password(one.rest):
             raise SourceError(
@@ -148,30 +143,34 @@ def check(text: str, name: str) -> None:
         while one.name == "ONBUILD":
             one = _instruction(one.rest, one.line, one.end)
         unquoted = _QUOTED.sub(lambda found: "" if found.lastindex else found[0], one.rest)
-        if one.name in ("RUN", "COPY", "ADD") and _HEREDOC.search(unquoted):
+        here = _HEREDOC.search(unquoted) if one.name in ("RUN", "COPY", "ADD") else None
+        before = unquoted[: here.start() + 1] if here else ""
+        if before.rfind("$((") > before.rfind("))"):
             raise SourceError(
-                f"{name}, line {one.line}: the builder ignores here-documents (<<), and nothing "
-                "would run.",
+                f"{name}, line {one.line}: the builder takes << in $((…)) for a here-document.",
+                'Write the expression in double quotes: "$((1 << n))".',
+            )
+        if here:
+            raise SourceError(
+                f"{name}, line {one.line}: here-documents (<<) are not supported, because the "
+                "original kaniko ignores them.",
                 "Put the text into a file beside the notebook and COPY it, or join commands by &&.",
             )
-        for instruction, flag, default in _IGNORED_FLAGS:
-            given = next((word for word in one.flags if word.partition("=")[0] == flag), "")
-            if one.name != instruction or not given or given == f"{flag}={default}":
-                continue
+        if given := dockerfile_flags.ignored(one.name, one.flags):
             raise SourceError(
-                f"{name}, line {one.line}: the builder ignores {instruction} {given}, and would "
-                "continue without it.",
+                f"{name}, line {one.line}: {one.name} {given} is not supported, because the "
+                "original kaniko ignores it.",
                 "Leave it out; %pipSecret=… gives pip a password that stays out of the image."
-                if flag == "--mount"
+                if given.startswith(dockerfile_flags.MOUNT)
                 else "Leave it out.",
             )
 
 
-def _walk(text: str, architecture: str = "") -> Iterator[tuple[Instruction, Values]]:
+def walk(text: str, architecture: str = "") -> Iterator[tuple[Instruction, Values]]:
     """Yield the instructions, each with the variables that the Dockerfile has set before it."""
     target = _target(architecture)
     global_arguments: dict[str, str | None] = {**target}
-    arguments: dict[str, str] = {}
+    values: dict[str, str] = {}  # of ARG and ENV: the later one counts
     environment: dict[str, str] = {}
     stages: dict[str, dict[str, str]] = {}
     in_stage = False
@@ -179,11 +178,10 @@ def _walk(text: str, architecture: str = "") -> Iterator[tuple[Instruction, Valu
         if one.name == "FROM":
             image, stage = _stage(one, global_arguments)
             # A stage inherits ENV from the stage that it begins with, but not ARG.
-            in_stage, arguments, environment = True, {}, {**stages.get(image.lower(), {})}
+            in_stage, environment = True, {**stages.get(image.lower(), {})}
+            values = {**environment}
             stages[stage] = environment
-        known = (
-            {**arguments, **environment} if in_stage and one.name != "FROM" else global_arguments
-        )
+        known = {**values} if in_stage and one.name != "FROM" else global_arguments
         yield one, known
         if one.name == "ARG":
             for name, value in _pairs(one.rest):
@@ -191,12 +189,12 @@ def _walk(text: str, architecture: str = "") -> Iterator[tuple[Instruction, Valu
                     default = target.get(name)
                     global_arguments[name] = default if value is None else expanded(value, known)
                 elif value is not None:
-                    arguments[name] = expanded(value, known)
+                    values[name] = expanded(value, known)
                 elif (default := global_arguments.get(name)) is not None:
-                    arguments[name] = default
+                    values[name] = default
         elif one.name == "ENV":
             for name, value in _pairs(one.rest):
-                environment[name] = expanded(value or "", known)
+                values[name] = environment[name] = expanded(value or "", known)
 
 
 def _stage(one: Instruction, known: Values) -> tuple[str, str]:
@@ -237,7 +235,7 @@ def bases(text: str, architecture: str = "") -> dict[int, str]:
     """
     stages: set[str] = set()
     found: dict[int, str] = {}
-    for one, known in _walk(text, architecture):
+    for one, known in walk(text, architecture):
         image, stage = _stage(one, known) if one.name == "FROM" else (one.copied_from, "")
         is_stage = image.lower() in stages or (one.name != "FROM" and _NUMBER.fullmatch(image))
         if image and image != "scratch" and not is_stage and "$" not in image:
@@ -251,7 +249,7 @@ def user(text: str) -> tuple[str, int]:
     """Return the user of the image; if it is "", also the line of the FROM whose user applies."""
     by_stage: dict[str, tuple[str, int]] = {}
     found, stage = ("", 0), ""
-    for one, known in _walk(text):
+    for one, known in walk(text):
         if one.name == "FROM":
             image, stage = _stage(one, known)
             found = by_stage.get(image.lower(), ("", one.line))
@@ -262,22 +260,25 @@ def user(text: str) -> tuple[str, int]:
     return found
 
 
-def sources(text: str, name: str = "the Dockerfile") -> list[tuple[int, str]]:
+def sources(
+    text: str, name: str = "the Dockerfile", architecture: str = ""
+) -> list[tuple[int, str]]:
     """Return the paths that a Dockerfile takes from its context, each with its line.
 
     Args:
         text: Text of the Dockerfile.
         name: Name of its file, for messages.
+        architecture: Architecture of the image, as Go names it.
 
     Raises:
         SourceError: A path is only known during the build.
     """
     found = []
-    for one, known in _walk(text):
+    for one, known in walk(text, architecture):
         for word in one.words[:-1] if one.reads_context else ():
-            if REMOTE_URL.match(word):
-                continue
             path = expanded(word, known)
+            if REMOTE_URL.match(path):
+                continue
             if unknown(path):
                 raise SourceError(
                     f"{name}, line {one.line}: the path {word} is unknown before the build.",

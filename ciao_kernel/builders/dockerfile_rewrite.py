@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from ciao_kernel.builders.dockerfile import FROM_FLAG, REMOTE_URL, Instruction, instructions
-from ciao_kernel.errors import SourceError
+from ciao_kernel.builders.dockerfile import FROM_FLAG, REMOTE_URL, Instruction, instructions, walk
+from ciao_kernel.builders.dockerfile_variables import expanded
 
 CONTEXT_FOLDER = "/ciao-context"
 """Folder of a large context in the image that carries it."""
@@ -33,25 +33,32 @@ def pinned(text: str, digests: Mapping[int, str]) -> str:
 def copying_from(text: str, image: str) -> str:
     """Let a Dockerfile copy its files from an image that carries them at :data:`CONTEXT_FOLDER`.
 
-    Raises:
-        SourceError: The Dockerfile has an ADD, which may do more than copy.
+    An ADD stays as it is, see :func:`added_line`.
     """
 
     def rewritten(one: Instruction) -> str:
-        if not one.reads_context or not one.words or all(map(REMOTE_URL.match, one.words[:-1])):
+        if one.name != "COPY" or not one.reads_context or not one.words:
             return ""
-        if one.name == "ADD":
-            raise SourceError(
-                f"line {original_line(text, one.line)}: ADD is not supported for a context of this "
-                "size.",
-                "Write COPY, and unpack archives by RUN.",
-            )
         *files, target = one.words
         paths = [f"{CONTEXT_FOLDER}/{file.removeprefix('./').lstrip('/')}" for file in files]
         paths = [f"{CONTEXT_FOLDER}/" if path == f"{CONTEXT_FOLDER}/." else path for path in paths]
         return " ".join(["COPY", f"{FROM_FLAG}{image}", *one.flags, json.dumps([*paths, target])])
 
     return _rewritten(text, rewritten)
+
+
+def added_line(text: str, architecture: str = "") -> int:
+    """Return the line of the first ADD of a file, which may do more than copy; 0 if there is none.
+
+    Args:
+        text: Text of the Dockerfile; the line is that of the user's.
+        architecture: Architecture of the image, as Go names it.
+    """
+    for one, known in walk(text, architecture):
+        paths = [expanded(word, known) for word in one.words[:-1] if one.name == "ADD"]
+        if not all(map(REMOTE_URL.match, paths)):
+            return original_line(text, one.line)
+    return 0
 
 
 def with_cache_key(text: str, secret: str) -> str:

@@ -76,6 +76,27 @@ def unknown(text: str) -> str:
     return next((name for match in _START.finditer(text) if (name := match[1] or match[2])), "")
 
 
+def unknown_reason(text: str, known: Values, place: str) -> tuple[str, str]:
+    """Return the reason why a variable in the image of a FROM is not replaced, and a hint.
+
+    Args:
+        text: The image; :func:`unknown` finds a variable in it.
+        known: Values that the Dockerfile has set before it.
+        place: Place of the FROM, with which the reason begins.
+    """
+    name = unknown(text)
+    form = re.search(rf"\$\{{{name}\W[^}}]*\}}", text)
+    if form and known.get(name) is not None:
+        return (
+            f"{place}: the image is unknown, because `{form[0]}` is not supported here.",
+            "Write the value.",
+        )
+    return (
+        f"{place}: the image is unknown, because {name} has no value.",
+        f"Give it one before the first FROM: ARG {name}=value. There are no other build arguments.",
+    )
+
+
 def automatic(name: str) -> bool:
     """Return whether a builder may set a variable that the Dockerfile does not."""
     return name in _AUTOMATIC

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ciao_kernel.builders import build_errors, packed_context
 from ciao_kernel.builders.build_stages import BuildStages
 from ciao_kernel.builders.dockerfile import bases
-from ciao_kernel.builders.dockerfile_rewrite import copying_from, with_cache_key
+from ciao_kernel.builders.dockerfile_rewrite import added_line, copying_from, with_cache_key
 from ciao_kernel.builders.images import DOCKER_KEY, ImageBuild, SharedBuildState
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import EnvironmentFault, SourceError, SpecError
@@ -25,8 +25,23 @@ from ciao_kernel.oci.layer import File, Layer
 from ciao_kernel.oci.reference import Reference, is_digest
 from ciao_kernel.plugins import Build
 
-_VERSION = 3
+_VERSION = 4
 """Version of the build procedure: a change of it changes all tags."""
+_CORRECTIONS = (
+    # Else `.dockerignore` also counts for COPY --from: files that it names would not be part of the
+    # key of a cached layer, and an old layer would be taken.
+    "SCOPED_DOCKERIGNORE",
+    # Else the key of COPY, ADD and WORKDIR has the names of variables, but not their values.
+    "RESOLVE_CACHE_KEY",
+    # Else two folders may have the same key: names and contents of files are joined without a mark.
+    "HASH_DIR_FRAMING",
+    # Else a later COPY --from copies the mark of a removed file out of a cached layer, and removes
+    # that file from the image.
+    "SKIP_WRITE_WHITEOUTS",
+    # Else RUN has the main group of the user, not the one of USER user:group.
+    "RUN_HONOR_GROUP",
+)
+"""What the executor does as Docker does only if a variable says so; older ones ignore them."""
 _CONTEXT_PATH = "/kaniko/ciao"
 """Folder of the context in the pod: the executor never puts its own folder into an image."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
@@ -79,6 +94,9 @@ class Executor:
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
         if ask.dry:
+            large = sum(map(packed_context.size_of, recipe.files)) > packed_context.LIMIT
+            if large and added_line(recipe.dockerfile, ask.architecture):
+                await self._context(work, recipe, 0)  # sends nothing, but may refuse it
             return None
         if ask.build_cluster is None:
             raise SpecError(
@@ -111,7 +129,12 @@ class Executor:
             result = await ask.build_cluster.run(build_pod, [config_map], show)
             if result.code != 0:
                 raise build_errors.fault(
-                    result, recipe.dockerfile, recipe.name, target, ask.build_cluster.namespace
+                    result,
+                    recipe.dockerfile,
+                    recipe.name,
+                    target,
+                    ask.build_cluster.namespace,
+                    ask.spec.build.push_secret or self._settings.push_secret,
                 )
             step.at(stages.total, stages.total, Unit.STEPS)
         digest = result.message.strip()
@@ -130,6 +153,9 @@ class Executor:
             work: Work of the cell.
             recipe: Inputs of the image.
             other_bytes: Bytes in the ConfigMap beside the context.
+
+        Raises:
+            SourceError: A large context has an ADD, and nothing was sent.
         """
         folder, target = work.ask.folder, work.target
 
@@ -141,6 +167,12 @@ class Executor:
             with_files = await packed(*recipe.files, File("Dockerfile", text.encode()))
         if not recipe.files or with_files.size + other_bytes <= packed_context.LIMIT:
             return text, with_files
+        if line := added_line(text, work.ask.architecture):
+            raise SourceError(
+                f"{recipe.name}, line {line}: ADD is not supported for a context of this size "
+                f"({with_files.size / 1e6:,.0f} MB).",
+                "Write COPY, and unpack archives by RUN.",
+            )
         work.say(f"sending {with_files.size / 1e6:,.0f} MB of files through {target.registry} …")
         pushed = await work.push_context(await packed(*packed_context.in_image(recipe.files)))
         text = copying_from(text, str(pushed.image))
@@ -214,9 +246,7 @@ def pod(
             *(f"--insecure-registry={host}" for host in settings.plain_registries),
             *(f"--registry-certificate={host}={_CONTEXT_PATH}/ca.crt" for host in hosts),
         ],
-        # Else `.dockerignore` also counts for COPY --from: files that it names would not be part of
-        # the key of a cached layer, and an old layer would be taken.
-        "env": [{"name": "FF_KANIKO_SCOPED_DOCKERIGNORE", "value": "true"}],
+        "env": [{"name": f"FF_KANIKO_{name}", "value": "true"} for name in _CORRECTIONS],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

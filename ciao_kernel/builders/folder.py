@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -68,7 +69,9 @@ class FolderBuilder:
         except asyncio.CancelledError:
             # The folder is removed next, so the thread must have left it.
             stop.set()
-            await asyncio.wait({copying})
+            while not copying.done():
+                with contextlib.suppress(asyncio.CancelledError):  # a second interrupt
+                    await asyncio.wait({copying})
             raise
         except OSError as error:
             raise _unwritable(error, folder) from error

@@ -97,6 +97,7 @@ class KanikoBuilder:
             bool(spec.conda_env),
             user=image.user,
             python=ask.python,
+            secret=has_pip_secret(ask, settings),
         )
         named = [*(f"%{name}" for name in ("apt",) if spec.apt), wanted.label, spec.conda_env or ""]
         return Recipe(text, files(texts), why=", ".join(one for one in named if one))
@@ -124,10 +125,13 @@ class KanikoBuilder:
             image = await work.inspect(base)
             digests[line], users[line] = str(base.at(image.digest)), image.user
         text = dockerfile_rewrite.pinned(text, digests)
-        gather = partial(dockerfile_context.gather, ask.work, name, text, work.say)
+        gather = partial(
+            dockerfile_context.gather, ask.work, name, text, work.say, ask.architecture
+        )
         taken = await work.thread(gather)
         user, line = dockerfile.user(text)
-        lines = environment.install(wanted, ask.python)
+        secret = has_pip_secret(ask, self._shared_state.settings)
+        lines = environment.install(wanted, ask.python, secret=secret)
         lines = environment.as_root(lines, user or users.get(line, ""))
         text += "".join(f"{line}\n" for line in lines)
         ours = files(asked(wanted))
@@ -148,9 +152,14 @@ def unshared_sources(
         wanted: The packages.
         image: The base of the build: pip in the pod reads its variables.
     """
-    if ask.spec.build.pip_secret or settings.pip_secret or wanted.names_index:
+    if has_pip_secret(ask, settings) or wanted.names_index:
         return ()
     return pip_settings.own_sources(image.env)
+
+
+def has_pip_secret(ask: Build, settings: Settings) -> bool:
+    """Return whether a Secret brings a ``pip.conf`` into the pod."""
+    return bool(ask.spec.build.pip_secret or settings.pip_secret)
 
 
 def asked(wanted: Requirements) -> dict[str, str]:
@@ -184,10 +193,11 @@ def check(wanted: Requirements) -> None:
             "image.",
             "Write its value instead.",
         )
-    for line in map(package_line.shown, wanted.options):
-        if line.startswith(("--find-links /", "--find-links '/")):
+    for line in (*wanted.options, *([f"--index-url={wanted.index}"] if wanted.index else [])):
+        if package_line.names_local_path(line):
             raise SourceError(
-                f"{line} is a folder of this machine, but a pod builds the image.",
+                f"{package_line.shown(line)} is a folder of this machine, but a pod builds the "
+                "image.",
                 "Name an index that pods can reach: %pipIndex=URL.",
             )
 

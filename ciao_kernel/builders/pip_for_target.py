@@ -11,7 +11,7 @@ The specification of markers names the function or the variable of Python behind
 Those that may differ between two Linux machines are replaced, but nothing in pip; its report
 contains the values that it has used, and :mod:`ciao_kernel.builders.target` compares them.
 
-    python -I -S pip_for_target.py PIP INSTALLED PYTHON MACHINE RESTRICTED install …
+    python -I -S pip_for_target.py PIP PREFIX INSTALLED PYTHON MACHINE RESTRICTED install …
 """
 
 import importlib
@@ -25,12 +25,15 @@ from typing import Any
 def main() -> None:
     """Run pip.
 
-    Arguments: the folder of pip, the folder that describes the installed packages, the version of
-    Python, the machine as Python names it, ``restricted`` if this pip has no dry run for another
-    machine, and the arguments for pip.
+    Arguments: the folder of pip, the prefix of its environment, the folder that describes the
+    installed packages, the version of Python, the machine as Python names it, ``restricted`` if
+    this pip has no dry run for another machine, and the arguments for pip.
     """
-    where, installed, python, machine, restricted, *arguments = sys.argv[1:]
+    where, prefix, installed, python, machine, restricted, *arguments = sys.argv[1:]
     _become(python, machine)
+    # Without site, Python before 3.14 has that of the Python behind a virtual environment, and pip
+    # would not read the settings of the environment (`pip config --site`).
+    sys.prefix = prefix
     sys.path.insert(0, where)
     importlib.import_module("pip")
     _refuse_builds()

@@ -62,7 +62,7 @@ async def choose(
         return [], False
     have = sorted(target.packages.items())
     answers = await asyncio.to_thread(fingerprint.digest, wanted.options, wanted.index)
-    inputs = [wanted.key, answers, target.python, target.architecture, target.musl, have]
+    inputs = [wanted.key, answers, *target.key, have]
     name = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:24]
     choice_file = cache / "chosen" / f"{name}.json"
     disk_cache.used(choice_file)

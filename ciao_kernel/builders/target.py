@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.builders import pip_for_target
-from ciao_kernel.delivery.packages import pip
+from ciao_kernel.delivery.packages import pip, pip_settings
 from ciao_kernel.delivery.packages.pip_progress import PipProgress
 from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
-_GLIBC = range(28, 4, -1)
-"""Minor versions of glibc whose wheels are accepted: Debian 10 has 2.28, and runs all older ones.
-pip takes only the platforms that it is told."""
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "arm": "armv7l", "loong64": "loongarch64"}
+"""Architectures with another name in Python; the others have the same one."""
+_USUAL_GLIBC = 28
+"""Minor version of glibc where it is not known: that of Debian 10; current images have more."""
+_OLDEST_GLIBC = 5
+"""The oldest one whose wheels are accepted: a glibc runs what is for older ones, but pip takes only
+what it is told."""
+_GLIBC_OF_2014 = 17
+"""Minor version of glibc that wheels for manylinux2014 need."""
 _MUSL = (2, 1)
 _DRY = "23.3"
 """Version of pip that added a dry run for another machine."""
@@ -32,12 +37,35 @@ class Target:
         architecture: Architecture of the machine, as Go names it.
         packages: Versions of the installed packages, by normalised name.
         musl: True if the C library is musl, as in Alpine.
+        glibc: Minor version of glibc, as 36 of 2.36; 0 if it is not known.
     """
 
     python: str
     architecture: str
     packages: Mapping[str, str]
     musl: bool = False
+    glibc: int = 0
+
+    @property
+    def key(self) -> list[str | bool | int]:
+        """Python and machine, for names in the cache; the installed packages are not in it."""
+        return [self.python, self.architecture, self.musl, self.glibc]
+
+    @property
+    def assumed(self) -> str:
+        """Assumption about the C library, for messages; "" if there is none."""
+        known = self.musl or self.glibc
+        return "" if known else f" for glibc 2.{_USUAL_GLIBC} and older"
+
+    @property
+    def platforms(self) -> list[str]:
+        """The platforms whose wheels run there; the best comes first."""
+        newest = self.glibc or _USUAL_GLIBC
+        found = [f"manylinux_2_{minor}" for minor in range(newest, _OLDEST_GLIBC - 1, -1)]
+        found += ["manylinux2014"] if newest >= _GLIBC_OF_2014 else []
+        if self.musl:
+            found = [f"musllinux_1_{minor}" for minor in _MUSL]
+        return [f"{one}_{self.machine}" for one in (*found, "linux")]
 
     @property
     def machine(self) -> str:
@@ -100,21 +128,18 @@ async def run(
 
     Raises:
         Failed: pip ended with an error.
-        EnvironmentFault: There is no pip.
+        EnvironmentFault: There is no pip, or its settings name another place for packages.
     """
     from packaging.version import Version
 
     machine = target.machine
-    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC]
-    platforms += [f"manylinux2014_{machine}"]
-    if target.musl:
-        platforms = [f"musllinux_1_{minor}_{machine}" for minor in _MUSL]
     own = pip.check()
+    pip_settings.check()
     restricted = "restricted" if own.version < Version(_DRY) else ""
     command = [sys.executable, "-I", "-S", str(pip_for_target.__file__), str(own.folder)]
-    command += [str(installed), target.python, machine, restricted]
+    command += [sys.prefix, str(installed), target.python, machine, restricted]
     command += ["install", "--no-warn-conflicts"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", target.python]
-    for platform in [*platforms, f"linux_{machine}"]:
+    for platform in target.platforms:
         command += ["--platform", platform]
     await pip.run([*command, *options], index, say, lock, progress)

@@ -124,7 +124,7 @@ async def _unpacked(
     )
     lines = _pinned(missing)
     digests = [one.sha256 for one in missing]  # the lines contain them only if all are known
-    facts = json.dumps([target.python, target.architecture, target.musl, lines, digests])
+    facts = json.dumps([*target.key, lines, digests])
     folder = cache / "wheels" / hashlib.sha256(facts.encode()).hexdigest()[:24]
     disk_cache.used(folder)
     made = bool(names) and not disk_cache.is_own(folder)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ class Accounts:
         Raises:
             RegistryFault: The credentials of this machine cannot be read.
         """
-        if time.monotonic() < self._signed_in.get(image.name, 0.0):
+        fresh = time.monotonic() < self._signed_in.get(image.name, 0.0)
+        # After a refusal, the user may have signed out, so that the Secret counts.
+        if fresh and not self.registries.refused(image):
             return True
         if credentials.find(image) is None:
             return False
@@ -77,8 +80,9 @@ class Accounts:
             self.registries.forget()
 
     def _find(self, image: Reference) -> Credentials | None:
-        of_secret = f"the Secret {self.name}"
-        return credentials.find(image) or credentials.of(self._config, image, of_secret)
+        if found := credentials.find(image):
+            return replace(found, instead_of=self.name)
+        return credentials.of(self._config, image, f"the Secret {self.name}")
 
 
 class Account:

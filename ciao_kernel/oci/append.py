@@ -18,12 +18,12 @@ from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci import contents
 from ciao_kernel.oci.auth import Scopes
 from ciao_kernel.oci.derived_image import Change as Change
-from ciao_kernel.oci.derived_image import config_of, digest_of, manifest_of, packed, tag_of
+from ciao_kernel.oci.derived_image import config_of, manifest_of, packed, tag_of
 from ciao_kernel.oci.image import ACCEPT, Image, Images, Platform, empty
 from ciao_kernel.oci.interpreter import Installed
 from ciao_kernel.oci.layer import Layer
 from ciao_kernel.oci.layer_transfer import LayerTransfer, ProgressCallback
-from ciao_kernel.oci.reference import Reference
+from ciao_kernel.oci.reference import Reference, digest_of
 from ciao_kernel.oci.registry import Registry
 from ciao_kernel.oci.repository import Repository, scope
 

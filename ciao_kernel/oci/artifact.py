@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.delivery.output.registry_push import ARTIFACT, LISTING, MANIFEST, POD, TITLE
 from ciao_kernel.errors import RegistryFault
-from ciao_kernel.oci.reference import is_digest
+from ciao_kernel.oci.reference import digest_of, is_digest
 from ciao_kernel.oci.registry_errors import parsed
 from ciao_kernel.oci.repository import Repository
 
@@ -53,7 +52,7 @@ def read(repository: Repository, version: str) -> Artifact | None:
         if fault.code == 404:
             return None
         raise
-    digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    digest = digest_of(raw)
     if is_digest(version) and version != digest:
         raise RegistryFault(f"{name} is damaged.", "Ask the registry's administrator.")
     try:

@@ -233,11 +233,12 @@ class Authorizer:
         code = answer.status_code
         if code in (400, 401, 403):
             self.refused = True
+            hidden = self._credentials.instead_of if self._credentials else ""
             who = f"the credentials of {self.user}" if self.user else "an anonymous user"
             return RegistryFault(
                 f"the registry {self._name} does not accept {who} "
                 f"(its token server answered {code}).",
-                Requester(self._name).login,
+                Requester(self._name, hidden_secret=hidden).login,
                 code=401,
             )
         if code == 429:

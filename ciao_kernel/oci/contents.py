@@ -1,4 +1,4 @@
-"""Names of the files of an image that tell its Python and its packages.
+"""Names of the files of an image that tell its Python, its C library and its packages.
 
 No pod is started. Each layer is read once and cached by digest, since it never changes.
 """
@@ -19,15 +19,15 @@ from ciao_kernel import disk_cache, private_files
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci.decompression import Decompressor
 from ciao_kernel.oci.image import Image
-from ciao_kernel.oci.interpreter import CONFIG, MUSL, Installed, choose
+from ciao_kernel.oci.interpreter import CONFIG, GLIBC, MUSL, Installed, choose
 from ciao_kernel.oci.repository import Repository
 
 if TYPE_CHECKING:
     import tarfile
 
-CACHE = "names"
+CACHE = "paths"
 """Folder of the results in the cache. A change of the kept names needs another one."""
-FORMER_CACHES = ("layers",)
+FORMER_CACHES = ("layers", "names")
 """Folders of results with other names, which nothing reads any more."""
 # Names that identify a package: a folder or a file beside its modules
 # (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
@@ -37,12 +37,16 @@ _INTERPRETER = re.compile(r".*/(?:[\w.]+-)?python(?:3(?:\.\d+)?)?")
 _SELECTED = re.compile(r".*/\.?pyenv/version")
 """pyenv's file with the versions that its shims start."""
 _SYSTEM = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
+_GLIBC_RELEASE = re.compile(rb"GNU C Library [^\n]{0,200}release version (2\.\d{1,3})")
+"""What glibc says when it is run as a program."""
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _LARGEST = 64 << 20
 """Bytes of a file in the cache: the names in one layer."""
 _LONGEST = 4096
 """Bytes that are read of a file whose content matters."""
+_LARGEST_LIBRARY = 16 << 20
+"""Bytes that are read of the C library; it has 2 MB."""
 _MOST = 100_000
 """Names of one layer that matter; images have some hundreds."""
 
@@ -140,6 +144,9 @@ def _names(
                     found[path] = "system" if _SYSTEM.search(_start(tar, member)) else ""
                 elif _SELECTED.fullmatch(path) and member.isfile():
                     found[path] = _words(_start(tar, member))
+                elif GLIBC.fullmatch(path) and member.isfile():
+                    said = _GLIBC_RELEASE.search(_start(tar, member, _LARGEST_LIBRARY))
+                    found[path] = said[1].decode() if said else ""
                 elif _matters(path, member):
                     # The target of a hard link starts at the root.
                     root = "/" if member.islnk() else ""
@@ -166,15 +173,15 @@ def _names(
 
 def _matters(path: str, member: tarfile.TarInfo) -> bool:
     """Return whether a path may lead to an interpreter, or tells of others."""
-    if "/bin/python" in path or _WHITEOUT in path or MUSL.match(path):
+    if "/bin/python" in path or _WHITEOUT in path or MUSL.match(path) or GLIBC.fullmatch(path):
         return True
     return bool(_INTERPRETER.fullmatch(path)) and not member.isdir()
 
 
-def _start(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _start(tar: tarfile.TarFile, member: tarfile.TarInfo, most: int = _LONGEST) -> bytes:
     """Return the start of a file."""
     content = tar.extractfile(member)
-    return content.read(_LONGEST) if content else b""
+    return content.read(most) if content else b""
 
 
 def _words(text: bytes) -> str:

@@ -32,11 +32,19 @@ _NOTHING = "credentials not found"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """User name and password, or an identity token that is exchanged for tokens. Never shown."""
+    """User name and password, or an identity token that is exchanged for tokens. Never shown.
+
+    Args:
+        user: Name of the user.
+        password: Password of the user.
+        identity_token: Token in place of both.
+        instead_of: Secret that the cell names, but that these come before; "" if there is none.
+    """
 
     user: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
+    instead_of: str = ""
 
 
 def find(image: Reference, environment: Mapping[str, str] | None = None) -> Credentials | None:

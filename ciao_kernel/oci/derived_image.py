@@ -10,6 +10,7 @@ from typing import Any
 
 from ciao_kernel.oci.image import Image
 from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.reference import digest_of
 
 _VERSION = 1
 """Version of the image format of ciao: a new version changes all tags."""
@@ -83,8 +84,3 @@ def manifest_of(image: Image, layers: Sequence[Layer], config: bytes) -> dict[st
 def packed(value: Any) -> bytes:
     """Return canonical JSON: equal values give the same bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def digest_of(raw: bytes) -> str:
-    """Return the digest of some bytes, which is their name in a registry."""
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

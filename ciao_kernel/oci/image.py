@@ -6,13 +6,12 @@ older formats, https://distribution.github.io/distribution/spec/manifest-v2-2/
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel.errors import RegistryFault
-from ciao_kernel.oci.reference import is_digest
+from ciao_kernel.oci.reference import digest_of, is_digest
 from ciao_kernel.oci.registry_errors import parsed, shown
 from ciao_kernel.oci.repository import Repository
 
@@ -156,7 +155,7 @@ class Images:
 
 def _manifest(repository: Repository, version: str, name: str) -> tuple[str, str, dict[str, Any]]:
     answer = repository.manifest(version, ACCEPT, name)
-    digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+    digest = digest_of(answer.body)
     if version.startswith("sha256:") and digest != version:
         raise RegistryFault(f"{name} does not match its digest: its content has {digest}.")
     body = parsed(answer.body)

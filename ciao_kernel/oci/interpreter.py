@@ -11,6 +11,10 @@ CONFIG = "/pyvenv.cfg"
 """End of the path of a virtual environment's settings."""
 MUSL = re.compile(r"/(?:usr/)?lib/ld-musl-")
 """Path of the loader of musl."""
+GLIBC = re.compile(r"/(?:usr/)?lib(?:64|/[\w-]+)?/libc\.so\.6")
+"""Path of the C library of GNU."""
+_GLIBC_VERSION = re.compile(r"(?:(?:.*/)?libc-)?2\.(\d+)(?:\.so)?")
+"""Its version: as it was read, or in the name that it links to (until 2.33)."""
 _SITE = re.compile(
     r"(?P<prefix>.*)/lib(?:32|64)?/python(?P<version>3(?:\.\d+)?)/(?:site|dist)-packages"
 )
@@ -33,11 +37,13 @@ class Installed:
         python: Version of Python, such as ``3.13``; "" if none was found.
         packages: Versions of packages, by normalised name.
         musl: The C library is musl, which needs other wheels.
+        glibc: Minor version of the C library of GNU, as 36 of 2.36; 0 if it is not known.
     """
 
     python: str
     packages: Mapping[str, str] = field(default_factory=dict)
     musl: bool = False
+    glibc: int = 0
 
 
 def choose(
@@ -47,8 +53,9 @@ def choose(
 
     Args:
         names: Paths in the image, each with the target of its link, or "". The path of a virtual
-            environment's settings has ``system`` if it includes the packages below it, and that of
-            pyenv's file ``version`` has the selected versions, separated by colons.
+            environment's settings has ``system`` if it includes the packages below it, that of
+            pyenv's file ``version`` has the selected versions, separated by colons, and that of the
+            C library has its version.
         env: Environment variables of the image.
         python: The command, or a path.
         user: User of the image; "" means root.
@@ -57,7 +64,7 @@ def choose(
         canonicalize_name,
     )  # imported late: kernels import it when they start
 
-    musl = any(map(MUSL.match, names))
+    musl, glibc = any(map(MUSL.match, names)), _glibc(names)
     search = [] if "/" in python else env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
     path = _found(names, env, python, search)
     unknown = bool(_SHIM.match(path))
@@ -67,7 +74,7 @@ def choose(
         # Python, it is that one.
         path, version = _only(names, [] if path else search)
     if not version:
-        return Installed("", musl=musl)
+        return Installed("", musl=musl, glibc=glibc)
     added = [one.rstrip("/") for one in env.get("PYTHONPATH", "").split(":") if one]
     prefixes = _prefixes(names, path, [] if env.get("PYTHONNOUSERSITE") else _of_user(env, user))
     ranks: dict[str, int] = {}
@@ -81,7 +88,14 @@ def choose(
         known = canonicalize_name(name)
         if name and rank is not None and rank < ranks.get(known, len(added) + len(prefixes)):
             ranks[known], packages[known] = rank, version_of_it
-    return Installed(version, packages, musl)
+    return Installed(version, packages, musl, glibc)
+
+
+def _glibc(names: Mapping[str, str]) -> int:
+    """Return the minor version of glibc, the oldest of several; 0 if it is not known."""
+    links = (target for path, target in names.items() if GLIBC.fullmatch(path))
+    matches = map(_GLIBC_VERSION.fullmatch, links)
+    return min((int(match[1]) for match in matches if match), default=0)
 
 
 def _found(

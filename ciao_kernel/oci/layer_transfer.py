@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from contextvars import copy_context
 
 from ciao_kernel.oci.blob_stream import BlobStream
-from ciao_kernel.oci.derived_image import digest_of
 from ciao_kernel.oci.image import Image
 from ciao_kernel.oci.layer import Layer
+from ciao_kernel.oci.reference import digest_of
 from ciao_kernel.oci.repository import Repository
 from ciao_kernel.oci.upload import Content
 

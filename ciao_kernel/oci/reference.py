@@ -5,6 +5,7 @@ The grammar is from https://github.com/distribution/reference.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 
@@ -107,6 +108,11 @@ def parse(text: str) -> Reference:
 def is_digest(text: str) -> bool:
     """Return whether a text is a digest that identifies an image."""
     return bool(_DIGEST.fullmatch(text))
+
+
+def digest_of(raw: bytes) -> str:
+    """Return the digest of some bytes, which is their name in a registry."""
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def _wrong(text: str, why: str, hint: str) -> UsageError:

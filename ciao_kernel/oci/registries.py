@@ -68,6 +68,12 @@ class Registries:
                 self._open.pop(old).close()
         return registry
 
+    def refused(self, image: Reference) -> bool:
+        """Return whether the registry has refused the credentials for an image."""
+        key, _ = self._found.get(image.name, (None, 0.0))
+        registry = self._open.get(key) if key else None
+        return registry is not None and registry.refused
+
     def forget(self) -> None:
         """Look up all credentials again at their next use: they may have changed."""
         self._found = {name: (key, 0.0) for name, (key, _) in list(self._found.items())}

@@ -81,7 +81,8 @@ class Registry:
         self._origin = _origin(self._url)
         self._session = connections.session(plain, authority)
         self._authorizer = Authorizer(self.name, credentials, self._session, plain, patience)
-        self._requester = Requester(self.name, self._authorizer.user, plain)
+        hidden = credentials.instead_of if credentials else ""
+        self._requester = Requester(self.name, self._authorizer.user, plain, hidden)
 
     @property
     def requests(self) -> int:

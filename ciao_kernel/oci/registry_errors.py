@@ -50,15 +50,23 @@ class Requester:
         registry: Name of the registry, as the user writes it.
         user: Name of the user; "" means anonymous.
         plain: The request uses http.
+        hidden_secret: Secret that the cell names, but that the login of this machine comes before;
+            "" if there is none.
     """
 
     registry: str
     user: str = ""
     plain: bool = False
+    hidden_secret: str = ""
 
     @property
     def login(self) -> str:
         """Return the hint for authentication."""
+        if self.hidden_secret:
+            return (
+                f"`docker logout {self.registry}` on this machine: its login comes before the "
+                f"Secret {self.hidden_secret}. Or renew it: `docker login {self.registry}`."
+            )
         return (
             f"`docker login {self.registry}` on this machine; or name a Secret that has the "
             "password: %pushSecret=…."
@@ -110,7 +118,7 @@ def unreachable(error: Exception, asker: Requester) -> RegistryFault:
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
         return RegistryFault(
             f"the registry {host} speaks http, not https.",
-            f"If that is intended: `%ciao config plainRegistries={host}`.",
+            f"If that is intended: `%ciao config plainRegistries+={host}`.",
         )
     if "ame or service not known" in text or re.search("name ?resolution", text, re.IGNORECASE):
         return RegistryFault(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -10,7 +9,7 @@ from urllib.parse import urlencode
 from ciao_kernel.errors import RegistryFault
 from ciao_kernel.oci.auth import Scopes
 from ciao_kernel.oci.blob_stream import BlobStream
-from ciao_kernel.oci.reference import Reference, is_digest
+from ciao_kernel.oci.reference import Reference, digest_of, is_digest
 from ciao_kernel.oci.registry import Registry
 from ciao_kernel.oci.registry_errors import Answer
 from ciao_kernel.oci.upload import Content, Upload
@@ -74,7 +73,7 @@ class Repository:
                 f"it sent {kind or 'no content type'}.",
                 "Is the host right, or is a proxy's login page in between?",
             )
-        return _digest(answer.body) if answer.code == 200 else ""
+        return digest_of(answer.body) if answer.code == 200 else ""
 
     def put_manifest(self, tag: str, media_type: str, raw: bytes) -> None:
         """PUT a manifest, which creates the image.
@@ -87,7 +86,7 @@ class Repository:
             "PUT", f"manifests/{tag}", self._push, (201,), headers=headers, data=raw
         )
         made = answer.headers.get("Docker-Content-Digest", "")
-        if made.startswith("sha256:") and made != _digest(raw):
+        if made.startswith("sha256:") and made != digest_of(raw):
             raise RegistryFault(
                 f"{self.registry.name} changed the image during the push ({self._push}).",
                 "Does it convert images? Name another repository: %registry=….",
@@ -112,7 +111,7 @@ class Repository:
             RegistryFault: It does not exist, or is damaged.
         """
         raw = self._call("GET", f"blobs/{digest}", f"pull {name}").body
-        if _digest(raw) != digest:
+        if digest_of(raw) != digest:
             raise RegistryFault(f"a part of {name} is damaged: {digest}.", passing=True)
         return raw
 
@@ -199,7 +198,3 @@ class Repository:
         return self.registry.call(
             method, self._path + path, self._scopes, accept=accept, what=what, size=size, **more
         )
-
-
-def _digest(raw: bytes) -> str:
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

@@ -130,6 +130,25 @@ def test_a_base_that_the_secret_alone_knows(kernel: Kernel) -> None:
     assert team.reads == 1
 
 
+@pytest.mark.parametrize("auth", ["basic", "token"])
+def test_an_old_login_that_hides_the_secret_is_told(kernel: Kernel, auth: str) -> None:
+    kernel.sign_in(kernel.near)
+    file = kernel.folder / ".docker" / "config.json"
+    file.write_bytes(config(kernel.near, password="old"))
+    kernel.near.how.auth = auth
+    team = Namespace("team", {"push": config(kernel.near)})
+
+    with pytest.raises(RegistryFault, match="does not accept the credentials") as raised:
+        kernel.run("print(1)", team, "push", None)
+
+    assert raised.value.hint == (
+        f"`docker logout {kernel.near.host}` on this machine: its login comes before the Secret "
+        f"push. Or renew it: `docker login {kernel.near.host}`."
+    )
+    file.unlink()
+    assert kernel.run("print(1)", team, "push", None).image
+
+
 def test_who_has_signed_in_needs_no_secret(kernel: Kernel) -> None:
     kernel.sign_in(kernel.near)
     team = Namespace("team")

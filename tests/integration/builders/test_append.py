@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -246,7 +245,8 @@ def test_no_wheel(kernel: Kernel) -> None:
     with pytest.raises(SourceError) as raised:
         kernel.run("print(1)", "nobody-has")
     assert raised.value.message == (
-        "there is no wheel of nobody-has for Python 3.13 on linux/amd64, or no such package."
+        "there is no wheel of nobody-has for Python 3.13 on linux/amd64 for glibc 2.28 and older, "
+        "or no such package."
     )
     assert "%builder=kaniko" in raised.value.hint
     assert not any(line.startswith(("PUT", "POST")) for line in kernel.requests())
@@ -256,11 +256,11 @@ def test_no_wheel_of_what_a_file_asks_for(kernel: Kernel, index: Index) -> None:
     index.add("needy", "1.0", "lib>=9")
     cases = {
         "Nobody_Has>=2": "requirements.txt, line 3: there is no wheel of nobody_has>=2 for "
-        "Python 3.13 on linux/amd64, or no such package.",
+        "Python 3.13 on linux/amd64 for glibc 2.28 and older, or no such package.",
         "lib==7": "requirements.txt, line 3: there is no wheel of lib==7 for "
-        "Python 3.13 on linux/amd64; it has 2.0.",
+        "Python 3.13 on linux/amd64 for glibc 2.28 and older; it has 2.0.",
         "needy": "requirements.txt, line 3: there is no wheel of lib>=9 (needy needs it) for "
-        "Python 3.13 on linux/amd64; it has 2.0.",
+        "Python 3.13 on linux/amd64 for glibc 2.28 and older; it has 2.0.",
     }
     for line, says in cases.items():
         (kernel.folder / "requirements.txt").write_text(f"# ours\n\n{line}\n")
@@ -375,11 +375,11 @@ def test_an_interrupt_ends_the_upload_of_packages(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read piece by piece as they are sent; it is interrupted at the first."""
-    real, read = layers.Body.read, threading.Event()
+    real, read, stopped = layers.Body.read, threading.Event(), threading.Event()
 
     def slow(body: layers.Body, size: int = -1) -> Any:
         read.set()
-        time.sleep(0.05)
+        stopped.wait(60)
         return real(body, size)
 
     monkeypatch.setattr(layers.Body, "read", slow)
@@ -388,6 +388,7 @@ def test_an_interrupt_ends_the_upload_of_packages(
     async def main() -> None:
         work = asyncio.ensure_future(kernel.build("print(1)", "app"))
         await wait(read.is_set)
+        asyncio.get_running_loop().call_later(0.2, stopped.set)  # after the interrupt
         await interrupted(work)
 
     asyncio.run(main())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import requests
 
 from ciao_kernel.builders import packed_context
 from ciao_kernel.builders.append import AppendBuilder
+from ciao_kernel.builders.dockerfile import instructions
 from ciao_kernel.builders.kaniko import KanikoBuilder
 from ciao_kernel.builders.s2i import S2IBuilder
 from ciao_kernel.errors import SourceError, SpecError
@@ -61,6 +64,70 @@ def test_what_the_config_map_holds_beside_the_context_counts(kernel: Kernel) -> 
     assert [sorted(context)[:2] for context in kernel.pods.contexts] == [
         ["Dockerfile", "big"], ["Dockerfile"]
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_an_add_in_a_large_context_is_refused_before_anything_is_sent(
+    kernel: Kernel, dry: bool
+) -> None:
+    (kernel.folder / "D").write_text(f"FROM {kernel.base}\nADD big.tar /data/\n")
+    (kernel.folder / "big.tar").write_bytes(os.urandom(1_000_000))
+    sent = len(kernel.fake.blobs)
+
+    with pytest.raises(SourceError, match="D, line 2: ADD is not supported for a context of this"):
+        kernel.run(dockerfile="D", pip_secret="index", dry=dry)
+
+    assert len(kernel.fake.blobs) == sent
+    assert kernel.pods.pods == []
+
+
+def test_an_add_in_a_context_that_packs_well_is_built(kernel: Kernel) -> None:
+    (kernel.folder / "D").write_text(f"FROM {kernel.base}\nADD big.txt /data/\n")
+    (kernel.folder / "big.txt").write_bytes(bytes(1_000_000))
+
+    kernel.run(dockerfile="D", dry=True)
+    kernel.run(dockerfile="D")
+
+    (context,) = kernel.pods.contexts
+    assert "big.txt" in context
+
+
+@pytest.mark.parametrize(
+    ("conf", "used"),
+    [
+        ("index-url = https://jane:a*b@pypi.corp/simple/", "https://jane:a*b@pypi.corp/simple/"),
+        ("index_url=https://jane:x=y@pypi.corp/simple", "https://jane:x=y@pypi.corp/simple"),
+        (
+            "extra-index-url:\n  https://a.b\n  https://t@pypi.corp/simple",
+            "https://t@pypi.corp/simple",
+        ),
+        ("index-url = https://jane:x@pypi.corp/other", "https://pypi.corp/simple"),
+        ("index-url = https://jane:x@pypi-corp/simple", "https://pypi.corp/simple"),
+        (None, "https://pypi.corp/simple"),
+    ],
+)
+def test_the_index_of_a_cell_has_the_password_of_the_secret(
+    kernel: Kernel, tmp_path: Path, conf: str | None, used: str
+) -> None:
+    index = "https://pypi.corp/simple"
+    kernel.run(packages=("app",), pip_index=index, pip_secret="index")
+    (context,) = kernel.pods.contexts
+    command = next(
+        one.rest for one in instructions(context["Dockerfile"]) if one.rest.startswith("index=")
+    )
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\necho "$PIP_INDEX_URL"\n')
+    python.chmod(0o700)
+    if conf is not None:
+        (tmp_path / "pip.conf").write_text(f"[global]\n{conf}\n")
+
+    command = command.replace("/etc/pip.conf", str(tmp_path / "pip.conf"))
+    search = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-e", "-c", command], env=search, cwd="/", check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout == f"{used}\n"
 
 
 def test_an_unchanged_environment_is_not_packed(

@@ -207,13 +207,16 @@ def test_a_dockerfile_of_the_users(kernel: Kernel) -> None:
         assert raised.value.directive == directive
 
 
+@pytest.mark.parametrize("own", ["D", "Dockerfile"])
 @pytest.mark.parametrize("name", [".dockerignore", "Dockerfile.dockerignore"])
-def test_no_dockerignore_hides_what_pip_is_asked_for(kernel: Kernel, name: str) -> None:
+def test_no_dockerignore_hides_what_pip_is_asked_for(kernel: Kernel, own: str, name: str) -> None:
     """The executor reads those of the context."""
-    (kernel.folder / "D").write_text(f"FROM {kernel.base}\nCOPY . /app\n")
-    (kernel.folder / name).write_text("**/*.txt")
-    kernel.run(dockerfile="D")
-    kernel.run(dockerfile="D", packages=("rich",))
+    (kernel.folder / own).write_text(f"FROM {kernel.base}\nCOPY . /app\n")
+    (kernel.folder / name).write_text("never")
+    counts = name if own == "Dockerfile" else f"{own}.dockerignore"
+    (kernel.folder / counts).write_text("**/*.txt")
+    kernel.run(dockerfile=own)
+    kernel.run(dockerfile=own, packages=("rich",))
 
     alone, both = (found[name] for found in kernel.pods.contexts)
     assert alone == "**/*.txt"

@@ -63,13 +63,17 @@ def test_the_bytes_of_a_layer_that_is_pushed(
 
     async def main() -> None:
         work = asyncio.ensure_future(one.build("print(1)", files=files(tmp_path)))
-        await wait(lambda: bool(pushing(one.progress, fake)) or work.done())
+        await wait(lambda: bool(begun()) or work.done())
         assert not work.done()
         goes_on.set()
         await work
 
+    def begun() -> list[Progress]:
+        """Without one from before the first piece, which a busy machine may show."""
+        return [event for event in pushing(one.progress, fake) if event.done]
+
     asyncio.run(main())
-    first, *_, last = pushing(one.progress, fake)
+    first, *_, last = begun()
     pushed = [len(raw) for (name, _), raw in fake.blobs.items() if name == "team/cells"]
     assert first.total in pushed
     assert 0 < first.done < first.total
@@ -119,16 +123,19 @@ def test_a_layer_of_a_base_that_is_copied(
 
     monkeypatch.setattr(Handler, "do_PUT", late)
 
+    def whole(event: Progress) -> bool:
+        return event.done == event.total > 0
+
     async def main() -> None:
         work = asyncio.ensure_future(one.build("print(1)"))
-        await wait(lambda: bool(one.progress) or work.done())
+        await wait(lambda: any(map(whole, pushing(one.progress, near))) or work.done())
+        assert not work.done()
         shown.set()
         await work
 
     asyncio.run(main())
     first = pushing(one.progress, near)[0]
     assert first.detail == f"a layer of {far.host}/bases/python"
-    assert first.done == first.total > 0
 
 
 def test_packages_that_are_downloaded_are_counted(
@@ -171,6 +178,10 @@ def test_packages_that_are_downloaded_are_counted(
     assert (last.over, last.failed) == (True, False)
 
 
+def building(events: Sequence[Progress]) -> list[Progress]:
+    return [one for one in events if one.step == "building the image"]
+
+
 class Slow(Pods):
     """Runs the commands of a build until a report of them was seen."""
 
@@ -186,7 +197,7 @@ class Slow(Pods):
         last = instructions(self.contexts[-1]["Dockerfile"])[-1]
         emit(Notice(f'[build] time="x" level=info msg="{last.name} {last.rest}"'))
         emit(Notice("[build] RUN echo a line of a command, and no instruction"))
-        await wait(lambda: bool(self.told))
+        await wait(lambda: bool(building(self.told)))
         return end
 
 
@@ -207,8 +218,7 @@ def test_the_instructions_of_a_build(serve: Serve, tmp_path: Path, code: int) ->
             build()
     else:
         build()
-    first, *_, last = one.progress
-    assert first.step == "building the image"
+    first, *_, last = building(one.progress)
     assert first.unit is Unit.STEPS
     assert first.done == first.total - 1 > 0
     assert (last.over, last.failed) == (True, bool(code))

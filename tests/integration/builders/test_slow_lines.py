@@ -69,7 +69,7 @@ class Line:
         """It is busy, and whoever is told so sleeps (`test_a_registry_that_takes_its_time`)."""
         if handler.command != "POST":
             return False
-        handler.say(429, b"", "text/plain", **{"Retry-After": "10"})
+        handler.say(429, b"", "text/plain", **{"Retry-After": "1"})
         self.begun.set()
         return True
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,13 @@ def test_wheels_of_an_older_glibc_run_too(kernel: Kernel, index: Index, glibc: i
     assert kernel.run("app").names == ("app==1.0",)
 
 
+def test_wheels_are_no_newer_than_the_glibc_of_the_image(kernel: Kernel, index: Index) -> None:
+    for version, glibc in (("1.0", 17), ("2.0", 28), ("3.0", 34), ("4.0", 38)):
+        index.add("app", version, tag=f"py3-none-manylinux_2_{glibc}_aarch64")
+    for known, version in ((0, "2.0"), (36, "3.0"), (41, "4.0"), (27, "1.0")):
+        assert kernel.run("app", glibc=known).names == (f"app=={version}",)
+
+
 def test_a_variable_of_the_environment_is_part_of_the_choice(
     kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +273,31 @@ def test_settings_of_pip_may_change(
             found.append(kernel.run("app", index="").names)
 
     assert found == [("app==1.0",), ("app==2.0",)] * 2
+
+
+def test_packages_go_to_no_other_place(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("app", "1.0")
+    (kernel.folder / "pip.conf").write_text("[global]\nprefix = /opt/x\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(kernel.folder / "pip.conf"))
+
+    with pytest.raises(EnvironmentFault, match=r"prefix = /opt/x in .*/pip\.conf"):
+        kernel.run("app")
+    assert not index.asked
+
+
+def test_the_settings_of_the_kernels_own_environment_count(
+    kernel: Kernel, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip config --site` writes them; some Pythons forget their environment without ``site``."""
+    index.add("app", "1.0")
+    (kernel.folder / "pip.conf").write_text(f"[global]\nindex-url = {index.url}\n")
+    monkeypatch.setattr(sys, "prefix", str(kernel.folder))
+    monkeypatch.delenv("PIP_CONFIG_FILE")
+    monkeypatch.setenv("HOME", str(kernel.folder / "home"))
+
+    assert kernel.run("app", index="").names == ("app==1.0",)
 
 
 @pytest.mark.parametrize("setting", ["extra-index-url = {url}", "find-links = {folder}"])

@@ -97,6 +97,27 @@ def test_packages_are_found(
     assert sum("/blobs/" in line for line in fake.lines()) == 1  # the config
 
 
+SAYS = "GNU C Library (Debian GLIBC 2.36-9+deb12u10) stable release version 2.36."
+
+
+@pytest.mark.parametrize(
+    ("files", "glibc"),
+    [
+        ([f"usr/lib/x86_64-linux-gnu/libc.so.6 = {' ' * 2_000_000}{SAYS}"], 36),
+        ([f"lib64/libc-2.28.so = {SAYS}", "lib64/libc.so.6 -> libc-2.28.so"], 28),
+        (["lib64/libc.so.6 = something else"], 0),
+    ],
+)
+def test_the_c_library_is_found(
+    serve: Serve, user: Make, tmp_path: Path, files: list[str], glibc: int
+) -> None:
+    fake = serve()
+    push(fake, of_files(*files, "usr/bin/python3.13"))
+    kernel = user(fake)
+    for _ in range(2):  # the second time from the cache
+        assert look(kernel, fake, tmp_path) == Installed("3.13", {}, glibc=glibc)
+
+
 PYTHONS = (
     "usr/bin/python3.11",
     "usr/bin/python3.12",

@@ -425,7 +425,7 @@ def test_it_speaks_http_and_not_https(serve: Serve) -> None:
     fault = kernel.fault(lambda: go(kernel, fake))
 
     assert fault.message == f"the registry {fake.host} speaks http, not https."
-    assert fault.hint.endswith(f"`%ciao config plainRegistries={fake.host}`.")
+    assert fault.hint.endswith(f"`%ciao config plainRegistries+={fake.host}`.")
 
 
 def test_answers_end_too_early(serve: Serve, user: Make) -> None:

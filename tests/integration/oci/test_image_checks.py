@@ -50,14 +50,14 @@ def test_an_image_of_several_frameworks_is_asked_for_once() -> None:
 
 
 @pytest.mark.usefixtures("own_home")
-def test_a_missing_image_is_wrong_and_the_fix_keeps_other_images() -> None:
+def test_a_missing_image_is_wrong_and_the_fix_names_it_alone() -> None:
     with serving() as registry:
         good = registry_with_an_image(registry)
         missing = f"{registry.host}/team/tf:2"
         found = checked(registry.host, tensorflow=good, pytorch=missing)
     assert [one.level for one in found] == ["ok", "wrong"]
     assert f"there is no image {missing}, which pytorch jobs" in found[1].what
-    assert f"ciao config images='tensorflow={good} pytorch=IMAGE'" in found[1].fix
+    assert found[1].fix.endswith("ciao config images.pytorch=IMAGE")
     assert "%image=IMAGE" in found[1].fix
 
 

@@ -29,12 +29,12 @@ REGISTRIES = [
     (
         PUSH + "Get https://x: http: server gave HTTP response to HTTPS client",
         "reg.example.com:5000 speaks http",
-        "plainRegistries=reg.example.com:5000",
+        "plainRegistries+=reg.example.com:5000",
     ),
     (
         PUSH + 'Get "https://x/v2/": tls: first record does not look like a TLS handshake',
         "reg.example.com:5000 speaks http",
-        "plainRegistries=reg.example.com:5000",
+        "plainRegistries+=reg.example.com:5000",
     ),
     (
         PUSH + "x509: certificate signed by unknown authority; GET http://x: 400 Bad Request: "
@@ -118,6 +118,14 @@ def test_what_a_registry_says(line: str, says: str, helps: str) -> None:
     assert found.hint.endswith(line)
 
 
+def test_a_secret_whose_entry_the_build_does_not_find() -> None:
+    line = PUSH + "UNAUTHORIZED: authentication required"
+    end = PodResult(1, "", "", (line,), (line,))
+    found = build_errors.fault(end, "FROM a\n", "", TARGET, "team-a", "my-{0}")
+    assert found.hint.startswith("The Secret my-{0} needs an entry with the right to push.")
+    assert "the registry's host alone" in found.hint
+
+
 @pytest.mark.parametrize(
     ("reason", "code", "message", "says"),
     [
@@ -199,6 +207,78 @@ def test_what_the_user_asked_for(lines: list[str], says: str) -> None:
     assert isinstance(found, SourceError)
     assert says in found.message
     assert "level=info" not in found.hint
+
+
+def retries(error: str, *left: int) -> list[str]:
+    return [
+        f"WARNING: Retrying (Retry(total={count}, connect=None)) after connection broken by "
+        f"'{error}': /simple/app/"
+        for count in left
+    ]
+
+
+NOTHING = ["ERROR: No matching distribution found for app", EXIT + "exit status 1"]
+UNTRUSTED = (
+    "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify "
+    "failed: unable to get local issuer certificate'))"
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        retries('ReadTimeoutError("Read timed out.")', 4, 3, 2, 1, 0),
+        retries("ProxyError('Cannot connect to proxy.')", 0),
+        ["Failed to resolve 'pypi.example.com'"],
+        ["Could not fetch URL https://a.b: connection error: refused - skipping"],
+    ],
+)
+def test_an_index_that_the_pod_cannot_reach(lines: list[str]) -> None:
+    found = fault(f'{LOG}"RUN pip install app"', *lines, *NOTHING)
+    assert found.message == (
+        "pip finds no app in the build, because its pod cannot reach the package index."
+    )
+    assert "%pipSecret" in found.hint
+
+
+def test_an_index_whose_certificate_is_not_trusted() -> None:
+    found = fault(*retries(UNTRUSTED, 4, 3, 2, 1, 0), *NOTHING)
+    assert "does not trust the certificate of the package index" in found.message
+    assert "PIP_CERT" in found.hint
+
+
+def test_a_request_that_was_answered_later_is_not_the_cause() -> None:
+    lines = [*retries("ReadTimeoutError('')", 4), *retries(UNTRUSTED, 3), "Collecting app"]
+    assert fault(*lines, *NOTHING).message == "pip finds no app in the build."
+
+
+FETCH = (
+    "Failed to fetch http://deb.debian.org/debian/x  Temporary failure resolving 'deb.debian.org'"
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"W: {FETCH}", "W: Some index files failed to download.",
+         "E: Unable to locate package git"),
+        (f"E: {FETCH}", "E: Unable to fetch some archives, maybe run apt-get update?"),
+        ("E: Could not connect to mirror:80 (10.0.0.1). - connect (111: Connection refused)",),
+    ],
+)  # fmt: skip
+def test_a_package_repository_that_the_pod_cannot_reach(lines: tuple[str, ...]) -> None:
+    found = fault(
+        f'{LOG}"RUN apt-get update && apt-get install git"', *lines, EXIT + "exit status 100"
+    )
+    assert isinstance(found, SourceError)
+    assert "cannot reach a package repository of the base image" in found.message
+    assert "a mirror that pods can reach" in found.hint
+
+
+def test_a_failure_after_a_warning_of_apt_or_of_another_program_is_its_own() -> None:
+    for line in f"W: {FETCH}", "curl: (6) Could not resolve host: a.b":
+        found = fault(f'{LOG}"RUN exit 7"', line, EXIT + "exit status 7")
+        assert found.message == "Dockerfile, line 5: `exit 7` ended with exit code 7."
 
 
 def test_a_command_that_is_killed_while_the_executor_goes_on() -> None:

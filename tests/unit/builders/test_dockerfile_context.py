@@ -36,6 +36,21 @@ def test_a_saved_notebook_is_no_new_environment(folder: Path) -> None:
     assert dockerfile_context.digest(folder, "Dockerfile") != first
 
 
+def test_files_of_the_architecture_are_taken(folder: Path) -> None:
+    text = "FROM a\nARG TARGETARCH\nCOPY bin-$TARGETARCH /x\n"
+    for name in "bin-amd64", "bin-arm64":
+        (folder / name).write_text(name)
+    (folder / "Dockerfile").write_text(text)
+    for architecture in "amd64", "arm64":
+        (found,) = dockerfile_context.gather(folder, "Dockerfile", text, architecture=architecture)
+        assert found.path == f"bin-{architecture}"
+    digests = {dockerfile_context.digest(folder, "Dockerfile")}
+    for name in "bin-amd64", "bin-arm64":  # either one may be that of the nodes
+        (folder / name).write_text("changed")
+        digests.add(dockerfile_context.digest(folder, "Dockerfile"))
+    assert len(digests) == 3
+
+
 def test_notebooks_of_copied_folders_are_left_out(folder: Path) -> None:
     for line in ("COPY . /app", "COPY * /app/", 'ADD ["./", "/app/"]'):
         assert taken(folder, line) == ["a.py", "sub/b.py"]
@@ -68,6 +83,24 @@ def test_a_folder_that_dockerignore_includes_does_not_include_its_notebooks(fold
     lines = "*\n!sub\n!sub/other.ipynb "
     assert taken(folder, "COPY . /app", ignored=lines) == ["sub/b.py", "sub/other.ipynb"]
     assert taken(folder, "COPY . /app", ignored="!**/*.ipynb\nsub") == ["a.py", "train.ipynb"]
+
+
+def test_the_ignore_file_of_the_dockerfile_counts_alone(folder: Path) -> None:
+    text = "FROM a\nCOPY . /app\n"
+    (folder / ".dockerignore").write_text("*.py\n")
+    (folder / "Dockerfile.dockerignore").write_text("sub\n")
+    (folder / "D.dockerignore").write_text("a.py\n")
+
+    def found(name: str) -> dict[str, object]:
+        return {one.path: one.content for one in dockerfile_context.gather(folder, name, text)}
+
+    ignores = {".dockerignore", "D.dockerignore", "Dockerfile.dockerignore"}
+    assert set(found("Dockerfile")) == {"a.py"} | ignores
+    assert set(found("D")) == {"sub/b.py"} | ignores
+    assert set(found("E")) == {"sub/b.py"} | ignores
+    # The executor reads these two, and finds the lines of the one that counts.
+    for name, rules in ("Dockerfile", b"sub\n"), ("D", b"a.py\n"), ("E", b"*.py\n"):
+        assert found(name)[".dockerignore"] == found(name)["Dockerfile.dockerignore"] == rules
 
 
 def test_notebooks_that_are_left_out_are_named(folder: Path) -> None:

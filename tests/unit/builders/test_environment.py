@@ -27,9 +27,19 @@ def test_an_environment_is_written_out() -> None:
         "RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes "
         "--no-install-recommends git libgomp1=1:2 && rm -rf /var/lib/apt/lists/*\n"
         "COPY ciao-asked/requirements.txt ciao-asked/constraints.txt /opt/ciao/\n"
-        f"RUN {PIP} PIP_INDEX_URL='https://a.b/x?y=1&z=2' python3 -m pip install "
+        f"RUN {PIP} PIP_INDEX_URL='https://a.b/x?y=1&z=2' PIP_EXTRA_INDEX_URL=' ' "
+        "PIP_FIND_LINKS=' ' PIP_NO_INDEX=0 python3 -m pip install "
         "-r /opt/ciao/requirements.txt -c /opt/ciao/constraints.txt\n"
     )
+
+
+def test_the_index_of_the_cell_leaves_no_other_source_but_those_of_a_secret() -> None:
+    for secret in True, False:
+        text = environment.environment(BASE, wanted("app", index="https://a.b"), secret=secret)
+        assert ("PIP_INDEX_URL=https://a.b " in text) != secret
+        assert ('PIP_INDEX_URL="$index"' in text) == secret
+        assert ("PIP_EXTRA_INDEX_URL=' '" not in text) == secret
+    assert "PIP_EXTRA_INDEX_URL" not in environment.environment(BASE, wanted("app"))
 
 
 def test_root_does_the_work_and_the_image_is_its_users_again() -> None:

@@ -94,6 +94,23 @@ def test_alpine() -> None:
     assert not choose(SLIM, PATH, "python3").musl
 
 
+@pytest.mark.parametrize(
+    ("names", "glibc"),
+    [
+        ({"/usr/lib/x86_64-linux-gnu/libc.so.6": "2.36"}, 36),
+        ({"/lib/x86_64-linux-gnu/libc.so.6": "libc-2.31.so"}, 31),
+        ({"/lib64/libc.so.6": "/lib64/libc-2.28.so"}, 28),
+        ({"/usr/lib64/libc.so.6": "2.34", "/usr/lib/libc.so.6": "2.33"}, 33),
+        ({"/usr/lib/libc.so.6": ""}, 0),
+        ({"/opt/conda/sysroot/lib64/libc.so.6": "2.17"}, 0),
+        ({"/usr/aarch64-linux-gnu/lib/libc.so.6": "2.17"}, 0),
+    ],
+)
+def test_the_c_library_tells_its_version(names: dict[str, str], glibc: int) -> None:
+    assert choose(SLIM | names, PATH, "python3").glibc == glibc
+    assert choose(names, PATH, "python3").glibc == glibc
+
+
 def test_two_pythons_of_which_the_path_tells() -> None:
     names = SLIM | DEBIAN
 
