@@ -1,4 +1,4 @@
-"""Finds what the cells of a notebook bind: its variables, and members of its classes."""
+"""Finds what the cells of a notebook bind: its variables, members of classes, and attributes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ciao_kernel.delivery.input.changed_members import constant
+from ciao_kernel.delivery.input.code_objects import unwrapped
 from ciao_kernel.delivery.input.notebook_cells import NotebookCells
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, *_COMPREHENSIONS, ast.ClassDef, ast.Lambda)
 """Code whose variables are its own."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def is_rebound(member: str, name: str, cells: NotebookCells) -> bool:
@@ -45,6 +47,44 @@ def is_set(kind: type, name: str, cells: NotebookCells) -> bool:
         if not found and any(_sets(one, name) for one in ast.walk(node)):
             return False
     return any(type(one) is type(now) and one == now for one in values)
+
+
+def set_attribute(function: Any, cells: NotebookCells) -> str:
+    """Return an attribute of a function that a line of a cell has set; "" without one.
+
+    What a function sets is the state of a program, which begins anew in a replica; and libraries
+    have marks of their own.
+    """
+    attributes = getattr(function, "__dict__", {})
+    if not attributes:
+        return ""
+    found, state = list[str](), set[str]()
+    for _, body in cells.newest_first():
+        for owner, name, is_inside in _set_attributes(body):
+            if unwrapped(cells.variables.get(owner)) is not function:
+                continue
+            if is_inside:
+                state.add(name)
+            elif name in attributes and not name.startswith("__"):
+                found.append(name)
+    return next((name for name in found if name not in state), "")
+
+
+def _set_attributes(body: Iterable[ast.AST]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the variable and the attribute where code sets one, and whether a function does it."""
+    queue = [(one, False) for one in body]
+    while queue:
+        node, is_inside = queue.pop()
+        is_inside = is_inside or isinstance(node, _FUNCTIONS)
+        parts = ast.iter_child_nodes(node)
+        match node:
+            case ast.AugAssign(ast.Attribute(), _, value) if is_inside:
+                parts = iter([value])  # it needs the attribute
+            case ast.Attribute(ast.Name(owner), name, ast.Store()) | ast.Call(
+                ast.Name("setattr"), [ast.Name(owner), ast.Constant(str(name)), _]
+            ):
+                yield owner, name, is_inside
+        queue += [(one, is_inside) for one in parts]
 
 
 def _bindings(body: Iterable[ast.AST], name: str) -> Iterator[object]:

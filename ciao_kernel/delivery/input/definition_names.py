@@ -1,14 +1,26 @@
-"""The global names in a definition: all that it uses, and what it uses before it is called."""
+"""The global names in a definition: all that it uses, and what it uses before it is called.
+
+And those whose absence nothing in it expects (:func:`without_guard`).
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import symtable
 import sys
 import types
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _BRANCHES = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.TryStar, ast.Match)
+_NAME_ERRORS = frozenset({"NameError", "Exception", "BaseException"})
+_ASKS_FOR_NOTEBOOK = re.compile(
+    r"(?i)ipython|ipykernel|jupyter|notebook|colab|interactive|globals|builtins"
+)
+"""Conditions that are false in a program, as a rule: ``if in_notebook():``."""
+_DENIALS = (ast.Not, ast.NotIn, ast.Is, ast.Eq, ast.NotEq)
+"""Parts of conditions that are true in a program: ``if not in_notebook():``."""
 
 
 def used(text: str) -> set[str]:
@@ -83,6 +95,75 @@ def certain_at_definition(text: str, *, annotations: bool) -> frozenset[str]:
     # A name that a branch binds looks like a global one when the branch is missing.
     found = at_definition(text, annotations=annotations) & certain
     return frozenset(name for name in found if not name.startswith("__"))
+
+
+def without_guard(text: str) -> set[str]:
+    """Return the names in a definition whose absence nothing in it expects.
+
+    A handler of NameError expects it, and a condition that asks for a notebook, also one that
+    leaves the function where there is none. The collection of definitions refuses names that only a
+    notebook has, unless they are guarded like that.
+
+    Args:
+        text: The definition.
+    """
+    names: set[str] = set()
+    queue: list[ast.AST] = [ast.parse(text)]
+    while queue:
+        node = queue.pop()
+        inner: Iterable[ast.AST] = _before_leaving(node)
+        match node:
+            case ast.Name(id=name):
+                names.add(name)
+            case ast.Try(body=body, handlers=handlers) if any(map(_catches_absence, handlers)):
+                inner = [one for one in inner if one not in body]
+            case ast.With(items=items) if any(map(_suppresses_absence, items)):
+                inner = items
+            case ast.If(test=test) | ast.IfExp(test=test) if _asks_for_notebook(test):
+                # The first part of an "and" guards the others.
+                inner = () if isinstance(test, ast.BoolOp) else (test,)
+            case ast.BoolOp(values=values):
+                asks = [number for number, one in enumerate(values) if _asks_for_notebook(one)]
+                inner = values[: asks[0] + 1] if asks else values
+        queue += inner
+    return names
+
+
+def _before_leaving(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node, without statements that run only where there is a notebook."""
+    for _, value in ast.iter_fields(node):
+        for one in value if isinstance(value, list) else (value,):
+            if isinstance(one, ast.AST):
+                yield one
+            if isinstance(one, ast.If) and _leaves_program(one):
+                break
+
+
+def _leaves_program(branch: ast.If) -> bool:
+    """Return whether a function ends in a branch unless there is a notebook."""
+    denies = any(isinstance(one, _DENIALS) for one in ast.walk(branch.test))
+    return isinstance(branch.body[-1], ast.Return) and denies and _asks_for_notebook(branch.test)
+
+
+def _asks_for_notebook(condition: ast.expr) -> bool:
+    return _ASKS_FOR_NOTEBOOK.search(ast.unparse(condition)) is not None
+
+
+def _catches_absence(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches the NameError of a missing name."""
+    return handler.type is None or _names_absence(handler.type)
+
+
+def _suppresses_absence(item: ast.withitem) -> bool:
+    """Return whether a context is ``contextlib.suppress(NameError)``."""
+    match item.context_expr:
+        case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=kinds):
+            return any(map(_names_absence, kinds))
+    return False
+
+
+def _names_absence(kinds: ast.expr) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in _NAME_ERRORS for one in ast.walk(kinds))
 
 
 class _WithoutBodies(ast.NodeTransformer):

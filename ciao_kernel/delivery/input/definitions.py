@@ -10,13 +10,14 @@ import __future__
 import ast
 import builtins
 import functools
+import logging
 import sys
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ciao_kernel.delivery.input import definition_names
+from ciao_kernel.delivery.input import definition_names, remade_objects
 from ciao_kernel.delivery.input.changed_members import NOTEBOOK
 from ciao_kernel.delivery.input.code_objects import unwrapped
 from ciao_kernel.delivery.input.notebook_cells import NotebookCells
@@ -24,6 +25,17 @@ from ciao_kernel.delivery.input.source_texts import refused, source
 
 _IPYTHON_NAMES = frozenset({"In", "Out", "display", "exit", "get_ipython", "open", "quit"})
 """Names that every notebook has; ``open`` is IPython's wrapper of the builtin."""
+_REMEDIES = {
+    "get_ipython": (
+        "an IPython command (! or %, or get_ipython)",
+        "Use subprocess, or leave the line out.",
+    ),
+    "display": (
+        "IPython's display",
+        "Use print, or import it inside the function: from IPython.display import display.",
+    ),
+}
+"""Names that IPython gives to cells alone: a text for each, and the remedy."""
 _CODE_TYPES = (types.FunctionType, type, type(functools.cache(len)))
 
 
@@ -38,6 +50,8 @@ class Definitions:
     global names before the code runs."""
     future: bool = False
     """Whether the cells were compiled with ``from __future__ import annotations``."""
+    loggers: tuple[logging.Logger, ...] = ()
+    """Loggers that the code makes again, without the level of the notebook's root."""
 
 
 def is_code(value: Any) -> bool:
@@ -61,7 +75,9 @@ def collect(names: Iterable[str], variables: Mapping[str, Any]) -> Definitions:
         found.add(name)
     code = "\n\n".join(["\n".join(found.imports()), *found.definitions()]).strip() + "\n"
     future = any(one.future for one in found.parts.values())
-    return Definitions(code, found.values, future)
+    made = [variables[name] for name in found.lines]
+    loggers = tuple(one for one in made if isinstance(one, logging.Logger))
+    return Definitions(code, found.values, future, loggers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +107,8 @@ class _Collection:
 
     cells: NotebookCells
     parts: dict[str, _Part] = field(default_factory=dict)
-    modules: dict[str, str] = field(default_factory=dict)
-    """Lines that import an object, by its name."""
+    lines: dict[str, str] = field(default_factory=dict)
+    """Lines that import an object or make it again, by its name."""
     values: dict[str, str] = field(default_factory=dict)
     """Variables, each with the name in ``%input`` that needs it."""
 
@@ -106,11 +122,11 @@ class _Collection:
         queue = [requested]
         while queue:
             name = queue.pop()
-            if name in self.parts or name in self.modules or name in self.values:
+            if name in self.parts or name in self.lines or name in self.values:
                 continue
             value = self.variables[name]
-            if (line := _import(name, value)) is not None:
-                self.modules[name] = line
+            if line := _import(name, value) or remade_objects.line(name, value):
+                self.lines[name] = line
             elif is_code(value):
                 part = self.parts[name] = self._part(name, value, requested)
                 queue += sorted(part.first | part.later, reverse=True)
@@ -140,12 +156,20 @@ class _Collection:
             raise refused(why, f"Run the cell that defines {gone[0]} again.", requested)
         if own != name:
             text = f"{text}\n{name} = {own}\n"
+        self._check_ipython(own, text, used, requested)
         known = {
             one
             for one in used
             if one in self.variables and not _is_builtin(one, self.variables[one])
         }
         return _Part(text, frozenset(known & first - {own}), frozenset(known - first), future)
+
+    def _check_ipython(self, own: str, text: str, used: set[str], requested: str) -> None:
+        """Refuse a definition that would miss IPython in a program, perhaps after hours."""
+        for name, (what, hint) in _REMEDIES.items():
+            own_one = name in self.variables and not _is_builtin(name, self.variables[name])
+            if name in used and not own_one and name in definition_names.without_guard(text):
+                raise refused(f"{own} uses {what}, which a program does not have.", hint, requested)
 
     def _is_known(self, name: str) -> bool:
         return name in self.variables or hasattr(builtins, name) or name in _IPYTHON_NAMES
@@ -155,11 +179,11 @@ class _Collection:
         texts = "\n".join(part.text for part in self.parts.values())
         more = [
             line
-            for name in self.modules
+            for name in self.lines
             if isinstance(module := self.variables[name], types.ModuleType)
             for line in definition_names.submodules(name, module, texts)
         ]
-        return [*more, *self.modules.values()]
+        return [*more, *self.lines.values()]
 
     def definitions(self) -> list[str]:
         """Return the texts of functions and classes, each after what it needs first."""
@@ -187,7 +211,7 @@ class _Collection:
     def _text(self, name: str) -> str:
         """Return the text of a name, which leaves a variable or an import of its own name alone."""
         text, own = self.parts[name].text, self.variables[name].__name__
-        if own != name and (own in self.values or own in self.modules):
+        if own != name and (own in self.values or own in self.lines):
             return f"_kept = {own}\n{text}{own} = _kept\n"
         return text
 
@@ -237,6 +261,8 @@ def _keeps_text(kind: type, text: str) -> bool:
 
 def _is_builtin(name: str, value: Any) -> bool:
     """Return whether a name means Python's builtin, or one that IPython adds to the notebook."""
+    if name == "display":
+        return False  # IPython's is no variable until a cell imports it
     of_ipython = name in _IPYTHON_NAMES and getattr(value, "__module__", "") != NOTEBOOK
     is_same = hasattr(builtins, name) and getattr(builtins, name) is value
     return is_same or of_ipython

@@ -10,14 +10,19 @@ import ast
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
-from ciao_kernel.delivery.input import files, files_option, left_out_modules, secret_files
+from ciao_kernel.delivery.input import (
+    files,
+    files_option,
+    import_statements,
+    left_out_modules,
+    secret_files,
+)
 from ciao_kernel.delivery.input.boundary import Boundary
 from ciao_kernel.delivery.input.held_file import HeldFile
 from ciao_kernel.delivery.input.ignore_files import IgnoreFiles
@@ -176,19 +181,13 @@ class _Imports:
             yield note
 
     def _parse(self, code: str | bytes, package: tuple[str, ...]) -> None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # The program was checked before; an error in a module appears when it runs.
-        for node in ast.walk(tree):
+        for node in import_statements.statements(code):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     parts = tuple(alias.name.split("."))
                     self._note_import(parts)
                     self._add_module(parts)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 base = tuple(node.module.split(".")) if node.module else ()
                 if node.level:
                     base = package[: max(0, len(package) - node.level + 1)] + base

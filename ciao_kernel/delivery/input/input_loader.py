@@ -39,6 +39,8 @@ def read(path: Path, kind: str, layout: dict[str, Any]) -> Any:
     """
     if path.suffix == ".json":
         value = _with_tuples(json.loads(path.read_text(encoding="utf-8")), layout.get("tuples"))
+        if isinstance(value, dict) and kind in ("collections.Counter", "collections.OrderedDict"):
+            return getattr(import_module("collections"), kind[len("collections.") :])(value)
         return tuple(value) if kind == "builtins.tuple" else value
     if path.suffix == ".bin":
         data = path.read_bytes()
@@ -88,10 +90,17 @@ def _arrays(path: Path) -> dict[str, Any]:
 def _table(path: Path, kind: str, layout: dict[str, Any]) -> Any:
     pandas = import_module("pandas")
     frame = pandas.read_parquet(path) if path.suffix == ".parquet" else _csv(path, layout)
-    if kind == "pandas.Index":
-        several = frame.shape[1] > 1
-        return pandas.MultiIndex.from_frame(frame) if several else pandas.Index(frame.iloc[:, 0])
-    return frame.iloc[:, 0] if kind == "pandas.Series" else frame
+    if kind not in ("pandas.Index", "pandas.Series"):
+        return frame
+    given = layout.get("unnamed")
+    unnamed = given if isinstance(given, list) else []
+    column = frame.iloc[:, 0].rename(None) if 0 in unnamed else frame.iloc[:, 0]
+    if kind == "pandas.Series":
+        return column
+    if frame.shape[1] == 1:
+        return pandas.Index(column)
+    names = [None if at in unnamed else name for at, name in enumerate(frame.columns)]
+    return pandas.MultiIndex.from_frame(frame, names=names)
 
 
 def _csv(path: Path, layout: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from ciao_kernel.delivery.input.cell_bindings import is_rebound, is_set
+from ciao_kernel.delivery.input.cell_bindings import is_rebound, is_set, set_attribute
 from ciao_kernel.delivery.input.changed_members import NOTEBOOK, changed_members, maker
 from ciao_kernel.delivery.input.class_text import ClassText
 from ciao_kernel.delivery.input.code_objects import is_equal, unwrapped
@@ -87,6 +87,10 @@ def _checked_function(variable: str, value: Any, requested: str, cells: Notebook
             if changed := changed_default(value, node, cells.variables):
                 raise refused(changed, f"Run the cell that defines {name} again.", requested)
     has_decorator = not body or any(getattr(node, "decorator_list", True) for node in body)
+    if not has_decorator and (attribute := set_attribute(unwrapped(value), cells)):
+        why = f"{name}.{attribute} was set after the function was defined."
+        hint = f"Keep the value in a variable of the notebook, which {name} uses by its name."
+        raise refused(why, hint, requested)
     if _has_own_wrapper(value) and not has_decorator:
         why = f"another function wraps {name}, after its definition."
         hint = f"Write it as a decorator above def {variable}, and run that cell again."

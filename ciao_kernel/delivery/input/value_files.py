@@ -6,12 +6,14 @@ A program reads the file back with one call; :mod:`.value_formats` has the forma
 from __future__ import annotations
 
 import json
+from enum import Enum
 from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
+from ciao_kernel.delivery.input.parquet_losses import LostInParquet, check_kept
 from ciao_kernel.delivery.input.value_formats import NotStorable, described, suffix_of, to_bytes
-from ciao_kernel.delivery.input.value_layouts import LostInCsv, layout
+from ciao_kernel.delivery.input.value_layouts import LostInCsv, layout, lost_part, plain_type
 from ciao_kernel.errors import SpecError
 
 _CONVERSIONS = {
@@ -31,12 +33,13 @@ _MOST_TUPLES = 64_000
 """Characters of ``ciao_input`` for the places of a value's tuples; with more they stay lists."""
 
 
-def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
+def encode(name: str, value: Any, user: str = "") -> tuple[str, bytes, dict[str, Any]]:
     """Return the suffix and the bytes of a value's file, and what the file does not tell.
 
     Args:
         name: Name of the variable.
         value: Its value.
+        user: The function or the class that uses it, if ``%input`` does not name it.
 
     Raises:
         SpecError: No file format supports the value.
@@ -44,7 +47,12 @@ def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
     suffix = suffix_of(type(value))
     try:
         found, data = to_bytes(name, value)
-        places = layout(found, *described(name, value, found))
+        if (part := lost_part(found, value)) is not None:
+            raise NotStorable(part)
+        content, levels, unnamed = described(name, value, found)
+        if found == "parquet":
+            check_kept(content)
+        places = layout(found, content, levels, unnamed)
         if len(json.dumps(places.get("tuples"))) > _MOST_TUPLES:
             places = {}
         return found, data, places
@@ -56,9 +64,12 @@ def encode(name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
         )
         if expression != name:
             message += f" inside another value, such as {expression}"
-        raise input_error(
-            f"{message}.", _conversion_hint(expression, kind, expression != name), name
-        ) from None
+        hint = _conversion_hint(expression, kind, expression != name) or (
+            f"Create it inside {user}, or put {user} and it into a module beside the notebook."
+            if user
+            else "Use a type that pandas, numpy or JSON can store"
+        )
+        raise input_error(f"{message}.", hint, name) from None
     except Exception as error:  # pandas passes on any error of its engines
         raise input_error(
             f"%input cannot take {name}, a {type(value).__name__}: {_error_text(error)}.",
@@ -71,6 +82,8 @@ def _table_hint(error: Exception) -> str:
     """Return the hint for a table that Parquet or CSV cannot store."""
     if isinstance(error, LostInCsv):
         return "Install pyarrow for the notebook and the replicas: it keeps tables as they are"
+    if isinstance(error, LostInParquet):
+        return "Give each column one type, with text as its name, and all dicts in it the same keys"
     duplicate = "duplicate" in str(error).lower()
     return "Give each column a unique name" if duplicate else "Give each column one type"
 
@@ -93,23 +106,27 @@ def _expression_of(name: str, value: Any, target: Any) -> str:
 
 
 def _conversion_hint(expression: str, kind: type, is_nested: bool) -> str:
-    """Return the beginning of the hint for a value that cannot be stored.
+    """Return the beginning of the hint for a value without a file; "" if nothing converts it.
 
     Args:
         expression: The expression for the value.
         kind: Its type.
         is_nested: True if the value is inside another value.
     """
-    suffix = suffix_of(kind)
-    if suffix not in ("", "json"):
+    suffix, plain = suffix_of(kind), plain_type(kind)
+    if suffix not in ("", "json") and (is_nested or not plain):
         return "Make it a separate variable, and name that too"
     template = next(
         (template for attribute, template in _CONVERSIONS.items() if hasattr(kind, attribute)), ""
     )
-    if suffix or issubclass(kind, PurePath | Number):
+    if issubclass(kind, Enum):
+        template = "{}.value"
+    elif plain:
+        template = f"{plain}({{}})"
+    elif suffix or issubclass(kind, PurePath | Number):
         template = "float({})" if kind.__name__ == "longdouble" else "str({})"
     if not template:
-        return "Use a type that pandas, numpy or JSON can store"
+        return ""
     converted = template.format(expression)
     return (
         f"Replace it with {converted}" if is_nested else f"Name a variable that holds {converted}"

@@ -23,6 +23,7 @@ _SUFFIXES = {
     ("tensorflow", "EagerTensor"): "npy",
     ("tensorflow", "BaseResourceVariable"): "npy",
     ("numpy", "generic"): "json",
+    **{("collections", name): "json" for name in ("Counter", "OrderedDict")},
     **{("builtins", one.__name__): "bin" for one in (bytes, bytearray)},
     **{
         ("builtins", one.__name__): "json"
@@ -82,18 +83,24 @@ def to_bytes(
     return "json", text.encode()
 
 
-def described(name: str, value: Any, suffix: str) -> tuple[Any, int]:
-    """Return what a layout describes (value_layouts.py): a value, or its table and index levels.
+def described(name: str, value: Any, suffix: str) -> tuple[Any, int, list[int]]:
+    """Return what a layout describes (value_layouts.py).
+
+    It is the value, or the table in its file; with CSV the number of index levels there; and which
+    columns have a name only in the file.
 
     Args:
         name: Name of the variable.
         value: Its value.
         suffix: The suffix of its file.
     """
-    if suffix != "csv":
-        return value, 0
+    if suffix not in ("parquet", "csv"):
+        return value, 0, []
+    kind = type(value)
+    names = value.names if hasattr(kind, "levels") else [getattr(value, "name", "")]
+    unnamed = [at for at, one in enumerate(names) if one is None and not hasattr(kind, "columns")]
     frame = _frame(name, value)
-    return frame, _index_levels(frame)
+    return frame, _index_levels(frame) if suffix == "csv" else 0, unnamed
 
 
 class NotStorable(TypeError):
@@ -240,7 +247,10 @@ def _as_array(value: Any) -> Any:
     import numpy
 
     if hasattr(value, "detach"):  # PyTorch's may be on a GPU, or require a gradient
-        return numpy.asarray(value.numpy(force=True))
+        value = value.detach().cpu()
+        # numpy(force=True) does the same from 1.13 on, and these came with 1.10.
+        for method in ("resolve_conj", "resolve_neg"):
+            value = getattr(value, method)() if hasattr(value, method) else value
     return numpy.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 

@@ -1,19 +1,24 @@
 """Layout of a value: all that its file does not tell, so that the same value is read again.
 
-JSON has no tuples, and CSV, the format of tables without pyarrow, has neither types nor an index.
-The layout travels beside the type of a value, for its reader (input_loader.py). As
-:mod:`.value_formats` this file is in replicas too: standard library, from Python 3.8 on.
+JSON has no tuples, tables name each column, and CSV, their format without pyarrow, has neither
+types nor an index. The layout travels beside the type of a value, for its reader (input_loader.py).
+:func:`lost_part` and :func:`plain_type` tell what is not read again, with any layout.
+As :mod:`.value_formats` this file is in replicas too: standard library, from Python 3.8 on.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Any
 
 _UNREAD = frozenset("\0\ufeff")
 _QUOTED = frozenset(',"\n')
 """A text with one of these is between quotes in a CSV file, which also keep ``\\r``."""
 _CONTAINERS = (dict, list, tuple)
+_TYPES = (str, int, float, list, tuple, dict, bytes, bytearray)
+_ALIKE = frozenset({"builtins", "numpy", "pandas", "torch", "tensorflow", "IPython"})
+"""Packages whose own forms of these types programs use like the plain ones: ``torch.Size``, or
+``files = !ls``, a list of IPython."""
 _PLAIN: dict[str, Any] = {}
 _TUPLE: dict[str, Any] = {"is": 1}
 """Forms of containers without tuples inside."""
@@ -21,24 +26,55 @@ _TRIED = 3
 """Forms that are tried as that of all parts."""
 
 
-def layout(suffix: str, value: Any, levels: int) -> dict[str, Any]:
+def layout(suffix: str, value: Any, levels: int, unnamed: list[int]) -> dict[str, Any]:
     """Return what the file of a value does not tell; it can be written as JSON.
 
     Args:
         suffix: The suffix of the file.
-        value: The value, or the data frame in its CSV file.
+        value: The value, or the data frame in its file.
         levels: The number of index levels in that file.
+        unnamed: Columns that have a name only there.
 
     Raises:
         LostInCsv: The file and the layout would not keep the table unchanged.
     """
-    if suffix == "csv":
-        return _csv_layout(value, levels)
+    if suffix in ("csv", "parquet"):
+        found = _csv_layout(value, levels) if suffix == "csv" else {}
+        return {**found, "unnamed": unnamed} if unnamed else found
     if suffix == "json" and isinstance(value, _CONTAINERS):
         # The type of the value itself is known.
         tuples = {key: one for key, one in _form(value, {}).items() if key != "is"}
         return {"tuples": tuples} if tuples else {}
     return {}
+
+
+def lost_part(suffix: str, value: Any) -> Any:
+    """Return a part of a value that its file turns into a plain type; None if there is none.
+
+    ``%input`` refuses such a value. ``%output`` says it, for the program has ended.
+
+    Args:
+        suffix: The suffix of the file.
+        value: The value.
+    """
+    if suffix not in ("json", "bin"):
+        return None
+    is_kept = type(value) in (Counter, OrderedDict)  # base_type tells it
+    stack: list[Any] = [value.values() if is_kept else (value,)]
+    while stack:
+        inner = stack.pop()
+        if any(plain_type(kind) for kind in set(map(type, inner))):
+            return next(one for one in inner if plain_type(type(one)))
+        containers = (one for one in inner if isinstance(one, _CONTAINERS))
+        stack += (one.values() if isinstance(one, dict) else one for one in containers)
+    return None
+
+
+def plain_type(kind: type) -> str:
+    """Return the plain type that a value of a type becomes in a file; "" if it is used alike."""
+    if kind is OrderedDict or str(kind.__module__).partition(".")[0] in _ALIKE:
+        return ""  # a dict is in order too
+    return next((one.__name__ for one in kind.__mro__ if one in _TYPES), "")
 
 
 class LostInCsv(ValueError):

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from ciao_kernel.delivery.input.definitions import Definitions, collect, is_code
+from ciao_kernel.delivery.input.remade_objects import level_note
 from ciao_kernel.delivery.input.value_files import encode, input_error
 from ciao_kernel.delivery.input.value_formats import base_type, suffix_of
 from ciao_kernel.errors import SpecError
@@ -27,7 +28,7 @@ FOLDER = "input"
 MODULE = "ciao_input"
 """Module that has the variables by their names, beside the program."""
 
-_IPYTHON_NAMES = ("In", "Out")
+_HISTORY = ("In", "Out")
 """Lists of cells and results; names that begin with ``_`` are IPython's or private."""
 _SECRET_NAME = re.compile(r"(?i)passw|pwd|token(?!iz)|secret|credential|api_?key")
 """Names of values that are sent only if the user names them."""
@@ -90,7 +91,10 @@ def deliver(source: Source, names: Iterable[str], variables: Mapping[str, Any] |
             )
         text = _module(stored, definitions)
         _add(files, path, text.encode(), next(iter(requested)))
-    return replace(source, files=tuple(files[path] for path in sorted(files)))
+    program = (source.entry.data or b"").decode(errors="replace")
+    note = level_note(definitions.loggers, program + definitions.code)
+    notes = (*source.notes, note) if note else source.notes
+    return replace(source, files=tuple(files[path] for path in sorted(files)), notes=notes)
 
 
 def _encode_dependency(requested: str, name: str, value: Any) -> tuple[str, bytes, dict[str, Any]]:
@@ -103,7 +107,7 @@ def _encode_dependency(requested: str, name: str, value: Any) -> tuple[str, byte
             requested,
         )
     try:
-        return encode(name, value)
+        return encode(name, value, requested)
     except SpecError as error:
         text = error.message.removeprefix(f"%input cannot take {name}")
         raise input_error(
@@ -161,7 +165,7 @@ def _module(stored: Mapping[str, tuple[str, str, dict[str, Any]]], definitions: 
 def storable_names(variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the user's variables whose types can be stored; no value is inspected."""
     for name, value in list(variables.items()):
-        if name in _IPYTHON_NAMES or name.startswith("_"):
+        if name in _HISTORY or name.startswith("_"):
             continue
         if suffix_of(type(value)) or (is_code(value) and value.__module__ == "__main__"):
             yield name

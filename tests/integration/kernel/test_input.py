@@ -164,3 +164,23 @@ def test_a_name_that_only_the_notebook_has_is_explained(kernel: Kernel) -> None:
     done = kernel.run("%framework=tensorflow\nprint(rate)\n")
     assert done.error == "JobFailed"
     assert "add %input=rate and `from ciao_input import rate`." in str(done.of("error"))
+
+
+def test_code_with_lines_of_ipython_is_refused_before_the_start(kernel: Kernel) -> None:
+    before = kernel.place.job_folders()
+    kernel.run("def listed():\n    !ls\n\ndef shown(x):\n    display(x)\n")
+    for name, what in (("listed", "an IPython command"), ("shown", "IPython's display")):
+        done = kernel.run(f"%framework=tensorflow\n%input={name}\nfrom ciao_input import {name}\n")
+        assert done.error == "DirectiveError"
+        shown = "\n".join(done.reply["content"]["traceback"])
+        assert f"%input cannot take {name}: {name} uses {what}" in shown
+    assert kernel.place.job_folders() == before
+
+
+def test_a_display_that_a_cell_imports_comes_along(kernel: Kernel) -> None:
+    kernel.run("from IPython.display import display\ndef shown(x):\n    display(x)\n")
+    done = kernel.run(
+        "%framework=tensorflow\n%input=shown\nfrom ciao_input import shown\nshown(7)\n"
+    )
+    assert done.status == "ok", done.text
+    assert "7\n" in done.text

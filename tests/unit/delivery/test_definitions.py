@@ -8,6 +8,7 @@ import linecache
 import math
 import sys
 import types
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from ciao_kernel.delivery.input.variables import deliver, module_code
 from ciao_kernel.errors import SpecError
@@ -174,6 +176,65 @@ def test_a_value_that_cannot_go_is_blamed_on_the_function(uses: dict[str, Any]) 
     )
 
 
+LIBRARY_OBJECTS = """\
+import logging
+from typing import TypeVar
+import numpy
+T = TypeVar("T")
+Number = TypeVar("Number", int, float)
+Wide = TypeVar("Wide", covariant=True)
+own = logging.getLogger("ciao-test.own")
+loud = logging.getLogger("ciao-test.loud")
+loud.setLevel("INFO")
+mute = logging.getLogger("ciao-test.mute")
+mute.addHandler(logging.NullHandler())
+alone = logging.Logger("ciao-test.alone")
+random = numpy.random.default_rng(1)
+def first(x: T) -> T:
+    own.debug("first")
+    return x
+def f():
+    return USED
+"""
+
+
+def test_a_logger_and_a_type_variable_are_made_again(tmp_path: Path) -> None:
+    variables = defined(LIBRARY_OBJECTS)
+    module = program(tmp_path, "import ciao_input", ["first"], variables)
+    assert module.first(7) == 7
+    assert module.own is variables["own"]
+    assert (repr(module.T), type(module.T)) == ("~T", type(variables["T"]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ciao_input.py"]
+
+
+def test_a_level_that_a_new_program_does_not_have_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    variables = defined(LIBRARY_OBJECTS)
+
+    def notes(code: bytes) -> tuple[str, ...]:
+        return deliver(Source(SourceFile("x", code), notes=("a",)), ["first"], variables).notes
+
+    with caplog.at_level("INFO"):
+        assert notes(b"print()") == (
+            "a",
+            "the logger ciao-test.own has the level INFO here, and WARNING in the replicas: call "
+            "logging.basicConfig(level=20) in this cell too",
+        )
+        assert notes(b"import logging\nlogging.basicConfig(level=20)") == ("a",)
+    with caplog.at_level("WARNING"):
+        assert notes(b"print()") == ("a",)
+
+
+@pytest.mark.parametrize("used", ["Number", "Wide", "loud", "mute", "alone", "random"])
+def test_what_nothing_converts_belongs_inside_the_function(used: str) -> None:
+    variables = defined(LIBRARY_OBJECTS.replace("USED", used))
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["f"], variables)
+    assert f"%input cannot take f: it uses {used}: no file format" in caught.value.message
+    assert caught.value.hint == (
+        "Create it inside f, or put f and it into a module beside the notebook."
+    )
+
+
 def test_a_function_that_hides_a_builtin_comes_along(uses: dict[str, Any]) -> None:
     assert "def sorted(): pass" in module_code(["use"], uses)
 
@@ -189,6 +250,8 @@ def tensor() -> Any:
     [
         lambda: (1, [2, "ä"], None),
         lambda: {"all": [(1, 2), (3, 4)], "at": ((), [()], {"is": (None,)}), "0": [[1], (2,)]},
+        lambda: Counter("abb"),
+        lambda: OrderedDict(b=1, a=(2, [True])),
         lambda: b"\x00\xff",
         lambda: bytearray(b"\x00"),
         lambda: np.arange(4, dtype="int16"),
@@ -205,6 +268,29 @@ def test_values_have_their_types_again(make: Any, tmp_path: Path) -> None:
     assert isinstance(back, type(value))
     same = getattr(back, "equals", functools.partial(_same, back))
     assert same(value)
+
+
+UNNAMED = [
+    pd.Series([1, 2]),
+    pd.Series([1, 2], pd.Index(["x", "y"], name="value")),
+    pd.Index(["a", "b"]),
+    pd.Index([3, 4], name="value"),
+    pd.MultiIndex.from_tuples([(1, "a"), (2, "b")]),
+    pd.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["n", None]),
+]
+
+
+@pytest.mark.parametrize("value", UNNAMED, ids=str)
+@pytest.mark.parametrize("fixture", ["", "no_pyarrow"])
+def test_what_has_no_name_has_none_again(
+    value: Any, fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if fixture:
+        request.getfixturevalue(fixture)
+    back = program(tmp_path, "from ciao_input import value", ["value"], {"value": value}).value
+    assert back.equals(value)
+    own = "names" if isinstance(value, pd.MultiIndex) else "name"
+    assert getattr(back, own) == getattr(value, own)
 
 
 @pytest.fixture
@@ -397,6 +483,73 @@ def test_the_users_own_display_is_brought(tmp_path: Path) -> None:
     assert program(tmp_path, "import ciao_input", ["show"], variables).show(7) == 7
 
 
+IPYTHON = [
+    ("    get_ipython().system('ls')\n", "an IPython command (! or %, or get_ipython)"),
+    ("    if x:\n        y = get_ipython().getoutput('ls')\n", "an IPython command"),
+    ("    try:\n        get_ipython()\n    except OSError:\n        pass\n", "an IPython command"),
+    ("    return get_ipython() if get_ipython() else None\n", "an IPython command"),
+    ("    display(x)\n", "IPython's display"),
+    ("    return x and display(x)\n", "IPython's display"),
+    ("    if not x:\n        return x\n    display(x)\n", "IPython's display"),
+    ("    if in_notebook():\n        return x\n    display(x)\n", "IPython's display"),
+    ("    if not in_notebook():\n        x = 2\n    display(x)\n", "IPython's display"),
+    ("    display(x)\n    if not in_notebook():\n        return x\n", "IPython's display"),
+    ("    with suppress(OSError):\n        display(x)\n", "IPython's display"),
+]
+
+
+@pytest.mark.parametrize(("body", "what"), IPYTHON)
+def test_what_only_ipython_has_is_refused(body: str, what: str) -> None:
+    """It would end the program with a NameError, perhaps after hours."""
+    variables = defined(f"def f(x):\n{body}def user(x):\n    return f(x)\n")
+    with pytest.raises(SpecError) as caught:
+        deliver(Source(SourceFile("x")), ["user"], variables | {"get_ipython": InteractiveShell})
+    assert caught.value.message.startswith(f"%input cannot take user: f uses {what}")
+    assert caught.value.message.endswith(", which a program does not have.")
+    remedy = (
+        "Use print, or import it inside the function: from IPython.display import display."
+        if "display" in what
+        else "Use subprocess, or leave the line out."
+    )
+    assert caught.value.hint.startswith(remedy)
+
+
+GUARDED = [
+    "    try:\n        return get_ipython()\n    except NameError:\n        return x\n",
+    "    try:\n        return get_ipython()\n    except (OSError, NameError):\n        return x\n",
+    "    try:\n        return display(x)\n    except:\n        return x\n",
+    "    if in_notebook():\n        display(x)\n    return x\n",
+    "    if 'get_ipython' in globals() and get_ipython():\n        display(x)\n    return x\n",
+    "    get_ipython = display = str\n    return int(display(x))\n",
+    "    import sys\n    if 'ipykernel' in sys.modules:\n        display(x)\n    return x\n",
+    "    import sys\n    if 'google.colab' in sys.modules:\n        display(x)\n    return x\n",
+    "    if not in_notebook():\n        return x\n    display(x)\n    get_ipython()\n",
+    "    for y in (x,):\n        if not in_notebook():\n            return x\n        display(y)\n",
+    "    in_notebook() and display(x)\n    return x\n",
+    "    not in_notebook() or display(x)\n    return x\n",
+    "    from contextlib import suppress\n    with suppress(NameError):\n        display(x)\n"
+    "    return x\n",
+    "    from IPython.display import display\n    return x if display else 0\n",
+]
+
+
+@pytest.mark.parametrize("body", GUARDED)
+def test_code_that_expects_to_be_without_ipython_is_delivered(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # another test may have brought it
+    variables = defined(f"def f(x):\n{body}def in_notebook():\n    return False\n")
+    variables["get_ipython"] = InteractiveShell
+    assert program(tmp_path, "import ciao_input", ["f"], variables).f(7) == 7
+
+
+def test_a_display_that_a_cell_has_made_or_imported_is_brought(tmp_path: Path) -> None:
+    variables = defined("display = 3\ndef f():\n    return display\n")
+    assert program(tmp_path, "import ciao_input", ["f"], variables).f() == 3
+    variables = defined("from IPython.display import display\ndef f():\n    return display\n")
+    assert program(tmp_path, "import ciao_input", ["f"], variables).f() is variables["display"]
+
+
 def test_a_source_that_cannot_be_told_is_an_error_of_its_name() -> None:
     cell = 'if True:\n    def odd():\n        return """\nflush left\n"""\n'
     with pytest.raises(SpecError, match="%input cannot take odd: the source of odd cannot be told"):
@@ -490,6 +643,32 @@ def test_a_function_that_was_wrapped_after_its_definition_is_refused(
         f"%input cannot take {name}: another function wraps step, after its definition."
     )
     assert f"decorator above def {name}," in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["def f(): return f.k\n", "f.k = 7\n"],
+        ["def f(): return getattr(f, 'k', 1)\nf.k = 7\n"],
+        ["def f(): return f.k\n", "f.k = 7\nclass C:\n    def m(self): self.k = 1\n"],
+        ["def f(): return f.k\n", "setattr(f, 'k', 7)\n"],
+        ["def f():\n    f.k += 1\n    return f.k\n", "g = f\nif g:\n    g.k = 0\n"],
+        ["def f(): return f.k\n", "f.k = 7\n", "f = functools.lru_cache(f)\n"],
+    ],
+)
+def test_a_function_whose_attribute_was_set_after_its_definition_is_refused(
+    cells: list[str],
+) -> None:
+    cells = [*cells, "def user(): return f()\n"]
+    for name in ("f", "user"):
+        with pytest.raises(SpecError) as caught:
+            deliver(Source(SourceFile("x")), [name], after("import functools\n", *cells))
+        assert caught.value.message == (
+            f"%input cannot take {name}: f.k was set after the function was defined."
+        )
+        assert caught.value.hint == (
+            "Keep the value in a variable of the notebook, which f uses by its name."
+        )
 
 
 STEP = "LR, NAN, OLD = 0.1, float('nan'), 3\ndef other(): return 1\n"
@@ -649,6 +828,14 @@ KEPT = {
     "        return 2 * self.lr\ndef value(): return C().m()\n",
     "a named tuple": "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int = 2\n"
     "    def m(self): return self.x\ndef value(): return P().m()\n",
+    "state of a function": "def value():\n    if not hasattr(value, 'n'): value.n = 0\n"
+    "    value.n += 1\n    return value.n + 1\nvalue()\nvalue.n = 0\n",
+    "attributes by a decorator": "def mark(f):\n    f.n = 2\n    return f\n@mark\n"
+    "def value(): return value.n\nvalue.n = 2\n",
+    "marks of a library": "def value(): return 2\nvars(value)['_mark'] = 1\n"
+    "value.__test__ = False\n",
+    "an attribute of something else": "from types import SimpleNamespace\n"
+    "def value(): return 2\nvars(value)['n'] = 1\nother = SimpleNamespace()\nother.n = 1\n",
     "an enum": "import enum\nclass E(enum.Enum):\n    A = 2\n    def m(self): return self.value\n"
     "def value(): return E.A.m()\n",
     "special methods": "from abc import ABC, abstractmethod\nclass C(ABC):\n"

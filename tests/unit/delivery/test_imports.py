@@ -12,9 +12,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ciao_kernel.delivery.input import files as searching
+from ciao_kernel.delivery.input.import_statements import statements
 from ciao_kernel.delivery.input.imports import CELL, entry_name, gather
 from ciao_kernel.errors import SourceError, SpecError
 from ciao_kernel.magics.shell_words import words
+from tests.helpers.growth import is_linear
 from tests.helpers.rights import as_nobody
 
 
@@ -66,6 +68,52 @@ def test_no_program_hides_a_module_of_python(name: str) -> None:
 def test_modules_are_found_through_modules(tmp_path: Path) -> None:
     write(tmp_path, {"a": "import b", "b": "from c import x", "c": "import a", "unused": ""})
     assert modules("import a", tmp_path) == ["a.py", "b.py", "c.py"]
+
+
+NEWER = ["x = (1 if\n", "match = [*\n", "type X = = int\n"]
+"""No Python compiles this: it stands for the syntax of a newer one than that of the tests."""
+
+
+@pytest.mark.parametrize("newer", NEWER)
+def test_a_program_for_a_newer_python_has_its_modules(tmp_path: Path, newer: str) -> None:
+    names = (*"abcdefg", "i", "j", "k")
+    write(tmp_path, dict.fromkeys(names, "") | {"a": newer + "import h", "h": "", "unused": ""})
+    code = (
+        "import os, a as x  # import unused\n"
+        "def run():\n    from b import one\n    import c; import d\n"
+        "from e import (  # (one)\n    one,  # first\n    two,\n)\r\n"
+        "from f \\\n    import one\n"
+        "if x: import i\n"
+        "try: from j import (\n    one)\nfinally: pass\n"
+        "def f(): import k\n"
+        "text = 'import unused'\nreimport = 1\nimport\nfrom\n"
+    )
+    assert modules(code + newer + "import g", tmp_path) == [
+        f"{n}.py" for n in sorted((*names, "h"))
+    ]
+    assert modules("import pkg\n" + newer, tmp_path) == []
+
+
+def test_a_package_for_a_newer_python_finds_its_own_modules(tmp_path: Path) -> None:
+    write(tmp_path, {"pkg/__init__": f"from . import made\n{NEWER[0]}", "pkg/made": ""})
+    (tmp_path / ".gitignore").write_text("made.py\n")
+    assert modules("import pkg", tmp_path) == ["pkg/__init__.py", "pkg/made.py"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import (\n",
+        "from a import (#\n",
+        "import a\\\n",
+        "import;",
+        "#a\n",
+        "from a import b, # c\n",
+        "if a: import (",
+    ],
+)
+def test_a_long_program_that_cannot_be_compiled_is_read_fast(line: str) -> None:
+    assert is_linear(lambda n: list(statements(f"import ({line * n}=")), 4000)
 
 
 @pytest.mark.parametrize(

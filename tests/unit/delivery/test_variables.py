@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from IPython.utils.text import SList
 
 from ciao_kernel.delivery.input.variables import deliver, storable_names
 from ciao_kernel.errors import DirectiveError
@@ -124,19 +125,28 @@ def test_bytes_are_a_file_of_them(value: Any) -> None:
 
 
 def test_a_tensor_is_an_array() -> None:
-    Tensor = type(
-        "Tensor",
-        (),
-        {
-            "__module__": "torch",
-            "detach": lambda self: self,
-            "numpy": lambda self, force=False: np.ones(2) if force else 1 / 0,
-        },
-    )
+    """Also where PyTorch is older than 1.13, which has no ``numpy(force=True)``."""
+    steps: list[str] = []
 
-    files = delivered(weights=type("Parameter", (Tensor,), {})())
+    def step(name: str) -> Any:
+        return lambda self: steps.append(name) or self
 
-    assert np.load(io.BytesIO(files["input/weights.npy"])).tolist() == [1, 1]
+    methods = {name: step(name) for name in ("detach", "cpu", "resolve_conj", "resolve_neg")}
+    for known in (("detach", "cpu"), tuple(methods)):
+        steps.clear()
+        own = {name: methods[name] for name in known}
+        Tensor = type("Tensor", (), {**own, "__module__": "torch", "numpy": lambda _: np.ones(2)})
+        files = delivered(weights=type("Parameter", (Tensor,), {})())
+        assert np.load(io.BytesIO(files["input/weights.npy"])).tolist() == [1, 1]
+        assert steps == list(known)
+
+
+def test_a_tensor_of_torch_that_numpy_takes_only_resolved() -> None:
+    torch = pytest.importorskip("torch")
+    value = torch.tensor([1 + 2j], requires_grad=True).conj()
+    files = delivered(z=value, minus=value.imag)
+    assert np.load(io.BytesIO(files["input/z.npy"])).tolist() == [1 - 2j]
+    assert np.load(io.BytesIO(files["input/minus.npy"])).tolist() == [-2]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +158,9 @@ def test_a_tensor_is_an_array() -> None:
         (True, None),
         ((1, 2), [1, 2]),
         ({"n": np.int64(3), "loss": np.float32(0.5)}, {"n": 3, "loss": 0.5}),
+        ([np.float64(0.5), np.bool_(True), np.str_("a")], [0.5, True, "a"]),
+        (SList(["a.csv", "b.csv"]), ["a.csv", "b.csv"]),
+        (pd.DataFrame({"a": [1]}).rename_axis("n").index.names, ["n"]),
     ],
 )
 def test_what_json_holds_is_json(value: Any, back: Any) -> None:

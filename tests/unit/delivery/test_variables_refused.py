@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import enum
+from collections import Counter, defaultdict, namedtuple
 from pathlib import PurePath
 from typing import Any
 
@@ -65,6 +67,34 @@ def test_what_has_no_file_is_named_with_its_type(value: Any, told: str) -> None:
     assert told in error.message
     assert "\n" not in error.message
     assert "%files" in error.hint
+
+
+Point = namedtuple("Point", "x y")
+Level = enum.IntEnum("Level", "LOW HIGH")
+Word = type("Word", (str,), {})
+Raw = type("Raw", (bytes,), {})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "hint"),
+    [
+        (defaultdict(list, a=[1]), "defaultdict", "Name a variable that holds dict(x), or"),
+        (Point(1, 2), "Point", "Name a variable that holds tuple(x), or"),
+        (Level.LOW, "Level", "Name a variable that holds x.value, or"),
+        (Word("a"), "Word", "Name a variable that holds str(x), or"),
+        (Raw(b"a"), "Raw", "Name a variable that holds bytes(x), or"),
+        ({"w": [Counter("ab")]}, "Counter", "Replace it with dict(x['w'][0]), or"),
+        ([0, Level.LOW], "Level", "Replace it with x[1].value, or"),
+        (Counter(a=Level.LOW), "Level", "Replace it with x['a'].value, or"),
+        (enum.Enum("Color", "RED").RED, "Color", "Name a variable that holds x.value, or"),
+    ],
+)
+def test_a_type_that_the_file_would_turn_into_a_plain_one_is_refused(
+    value: Any, kind: str, hint: str
+) -> None:
+    error = refused(["x"], {"x": value})
+    assert f"no file format supports values of type {kind}" in error.message
+    assert error.hint.startswith(hint)
 
 
 @pytest.mark.parametrize(
