@@ -99,13 +99,13 @@ def on_this_machine(spec: JobSpec, settings: Settings, job: str) -> Path | None:
         other = "; %checkpoint alone needs none" if alone else ""
         raise _refused(
             f"the claim {place.claim} {of} has no folder on this machine.",
-            f"Name one: `%ciao config volumes={place.claim}=/some/folder`{other}.",
+            f"Name one: `%ciao config volumes.{place.claim}=/some/folder`{other}.",
         )
     folder = expanded(settings.volumes[place.claim])
     if not folder.is_dir():
         raise _refused(
             f"the folder of the claim {place.claim} does not exist on this machine: {folder}.",
-            "Create it, or correct the setting volumes: `%ciao config volumes`.",
+            f"Create it, or name another one: `%ciao config volumes.{place.claim}=/some/folder`.",
         )
     return folder / _path(place, spec, job)
 

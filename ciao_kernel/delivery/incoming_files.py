@@ -12,7 +12,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -62,6 +62,10 @@ class Listing:
     """Files and folders that could not be read or have vanished, and why."""
     changed: tuple[str, ...] = ()
     """Files that are here and were written while they were fetched."""
+    asked: tuple[str, ...] = ()
+    """The words that were asked for."""
+    came: set[str] = field(default_factory=set)
+    """The files that are here."""
 
 
 class IncomingFiles:
@@ -90,7 +94,7 @@ class IncomingFiles:
         self._limit_name, self._hint = limit_name, hint
         self.arrived = asyncio.Event()
         """Set when all files are here."""
-        self.listing = Listing()
+        self.listing = Listing(asked=self._words)
         self._buffer = bytearray()
         self._file: BinaryIO | None = None
         self._part: Path | None = None
@@ -102,8 +106,6 @@ class IncomingFiles:
         """Bytes of files that are whole."""
         self.whole = 0
         """Files that are whole."""
-        self._placed = set[str]()
-        """Paths of the files that are whole."""
         self._begun = 0
         """Files that have begun, on all connections."""
         self._furthest = 0
@@ -164,13 +166,12 @@ class IncomingFiles:
             self.arrived.set()
 
     def _list(self, told: dict[str, Any]) -> None:
-        self.listing = Listing(
-            int(told["files"]),
-            int(told["bytes"]),
-            tuple(map(str, told["missing"])),
-            tuple(map(str, told["left_out"]))[:_WORDS],
-            self.listing.faults,
-            self.listing.changed,
+        self.listing = replace(
+            self.listing,
+            files=int(told["files"]),
+            size=int(told["bytes"]),
+            missing=tuple(map(str, told["missing"])),
+            left_out=tuple(map(str, told["left_out"]))[:_WORDS],
         )
         for path, why in dict(told.get("faults", {})).items():
             self._note_fault(path, why)
@@ -214,7 +215,7 @@ class IncomingFiles:
         # What it announces is checked too, but a replica may send something else.
         if self._done + int(told["size"]) > self._limit:
             raise self._too_large(self._done + int(told["size"]))
-        if path in self._placed:  # a replica could keep the fetch going with it
+        if path in self.listing.came:  # a replica could keep the fetch going with it
             raise Damaged("the replica sent a file twice.")
         same = self._file is not None and self._told.get("path") == path
         if not same or offset != self._offset:
@@ -235,7 +236,7 @@ class IncomingFiles:
         self._file.close()
         if digest and digest == self._digest.hexdigest():
             self._receiver.place(self._told["path"], self._part, digest)
-            self._placed.add(self._told["path"])
+            self.listing.came.add(self._told["path"])
             self._done += self._offset
             self.whole += 1
             self.news = True

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ciao_kernel.delivery import volume_variables
 from ciao_kernel.delivery.output import results
-from ciao_kernel.model import JobSpec
+from ciao_kernel.model import JobSpec, Source
 from ciao_kernel.model.volume import overlap
 
 EXECUTE = "import os, sys\nos.execvp(sys.argv[1], sys.argv[1:])\n"
@@ -19,16 +19,18 @@ EXECUTE = "import os, sys\nos.execvp(sys.argv[1], sys.argv[1:])\n"
 _VARIABLES = {"/input": volume_variables.VARIABLE, "/output": "CIAO_OUTPUT"}
 
 
-def links(spec: JobSpec, workdir: str) -> dict[str, str]:
+def links(spec: JobSpec, workdir: str, source: Source) -> dict[str, str]:
     """Return the folder that each link leads to, by the link's path.
 
     Args:
         spec: The cell's header, as the replicas of a role see it.
         workdir: The program's folder.
+        source: The program and its files.
     """
     if spec.warm is not None:
         return {}  # each run has folders of its own
-    told = volume_variables.variables(spec, workdir) | results.output_folder(spec, workdir)
+    told = volume_variables.variables(spec, workdir, source)
+    told |= results.output_folder(spec, workdir)
     return {
         link: told[name]
         for link, name in _VARIABLES.items()

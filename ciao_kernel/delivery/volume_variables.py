@@ -1,4 +1,4 @@
-"""Variables that tell a program where its volumes are, by the names that others' code expects."""
+"""Variables that tell a program where its data are, by the names that others' code expects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from ciao_kernel.delivery.input.variables import FOLDER
-from ciao_kernel.model import JobSpec, VolumeKind
+from ciao_kernel.model import JobSpec, Source, VolumeKind
 from ciao_kernel.model.volume import overlap
 
 VARIABLE = "CIAO_INPUT"
@@ -14,8 +14,8 @@ _CHANNEL = "SM_CHANNEL_"
 _DATA = (VolumeKind.CLAIM, VolumeKind.NFS, VolumeKind.HOST)
 
 
-def variables(spec: JobSpec, workdir: str) -> dict[str, str]:
-    """Return the variables with the folders of ``%volume`` and ``%input`` in a replica.
+def variables(spec: JobSpec, workdir: str, source: Source) -> dict[str, str]:
+    """Return the variables with the folders of ``%volume``, ``%input`` and ``%files`` in a replica.
 
     ``CIAO_INPUT`` is the folder ``input``, if the job has one. Programs for SageMaker look for
     ``SM_CHANNEL_TRAIN`` (sagemaker-training-toolkit, ENVIRONMENT_VARIABLES): each volume with data
@@ -24,9 +24,14 @@ def variables(spec: JobSpec, workdir: str) -> dict[str, str]:
     Args:
         spec: The cell's header.
         workdir: The program's folder.
+        source: The program and its files, of which some may be in that folder.
     """
     found: dict[str, str] = {}
-    if spec.inputs or any(overlap(one.where, FOLDER) for one in spec.volumes):
+    if (
+        spec.inputs
+        or any(overlap(one.where, FOLDER) for one in spec.volumes)
+        or any(one.path.startswith(f"{FOLDER}/") for one in source.all())
+    ):
         found[VARIABLE] = posixpath.join(workdir, FOLDER)
     for one in spec.volumes:
         if one.kind in _DATA:

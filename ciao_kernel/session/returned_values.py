@@ -73,8 +73,8 @@ def _of_values(job: Job, status: Status, names: Sequence[str]) -> Iterator[str]:
     if found := ", ".join(values):
         yield f"brought back from {replica}: {found} (_job.result, or the files in {values.place})"
     for name in values.names:
-        if fault := values.fault(name):
-            yield f"%output: {fault}"
+        if text := values.fault(name) or values.note(name):
+            yield f"%output: {text}"
 
 
 def _of_events(job: Job, folder: str, tries: int) -> Iterator[str]:
@@ -130,7 +130,8 @@ def of_pods(job: Job, returned: ReturnedFiles, named: Sequence[str] = ()) -> Ite
         )
         return
     files = returned.files()
-    if texts := [_text(one) for one in files if one.tries == returned.tries]:
+    of_last = [one for one in files if one.tries == returned.tries]
+    if texts := [_text(one) for one in of_last if not one.old]:
         ways = " and ".join(_WAYS[way] for way in returned.ways())
         by = f" by {ways}" if ways else ""
         yield f"brought back{by}: {listed(texts, _LISTED)}, to {job.results}"
@@ -143,6 +144,11 @@ def of_pods(job: Job, returned: ReturnedFiles, named: Sequence[str] = ()) -> Ite
         yield (
             f"{source}: the program wrote these files while they were fetched, so they may be "
             f"mixed: {listed(changed, _LISTED)}."
+        )
+    if gone := [_text(one) for one in of_last if one.old]:
+        yield (
+            f"{source}: these came by an earlier fetch, and the last one did not give them, so the "
+            f"program may have removed them: {listed(gone, _LISTED)}."
         )
     if older := [_text(one) for one in files if one.tries != returned.tries]:
         yield (

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,7 @@ sys.modules["pyarrow"] = None
 import pandas as pd
 rows = pd.DataFrame({"city": ["01", "NA"], "year": [3, 4], "size": [0.5, 1.5]})
 one, two = rows.set_index("city")["size"], rows.set_index(["city", "year"])
+unnamed = pd.Series([1, 2])
 lost = pd.DataFrame({"a": [1, "x"]})
 curve = [(0, 0.5), (1, 0.25)]
 """
@@ -167,7 +169,7 @@ def test_tables_without_pyarrow_and_tuples_come_back_as_they_were(
 ) -> None:
     pandas = pytest.importorskip("pandas")
     (folder / "program.py").write_text(TABLES)
-    names = {NAMES: "one two curve lost"}
+    names = {NAMES: "one two curve lost unnamed"}
     assert run(folder, str(folder / "program.py"), **names) == ""
     assert run(folder, str(folder / "program.py"), target=str(folder / "message"), **names) == ""
     assert values_message.unpack((folder / "message").read_text(), tmp_path / "unpacked")
@@ -178,10 +180,80 @@ def test_tables_without_pyarrow_and_tuples_come_back_as_they_were(
         pandas.testing.assert_series_equal(found["one"], expected["one"])
         pandas.testing.assert_frame_equal(found["two"], expected["two"])
         assert found["curve"] == [(0, 0.5), (1, 0.25)]
+        assert found["unnamed"].name is None
         assert found.fault("lost") == (
             "lost, a DataFrame, cannot come back: without pyarrow it would be a CSV file, which "
             "does not keep the values of 'a', which are not all text."
         )
+
+
+CHANGED = """\
+import pandas as pd
+keys = pd.DataFrame({"x": [{"a": 1}, {"b": 2}]})
+empty = pd.DataFrame({"x": [{}, {"b": 2}]})
+large = pd.Series([2**60 + 1, None], dtype=object)
+raw = pd.DataFrame({"x": [b"a", "a"]})
+kept = pd.DataFrame({"x": [{"a": 1}, {"a": 2}]})
+"""
+
+
+def test_a_table_that_parquet_would_change_does_not_come_back(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (folder / "program.py").write_text(CHANGED)
+    names = {NAMES: "keys empty large raw kept"}
+    assert run(folder, str(folder / "program.py"), **names) == ""
+    assert run(folder, str(folder / "program.py"), target=str(folder / "message"), **names) == ""
+    assert values_message.unpack((folder / "message").read_text(), tmp_path / "unpacked")
+    for place, of_pod in ((folder / "values", False), (tmp_path / "unpacked", True)):
+        found = results.Results(place, of_pod=of_pod)
+        assert list(found) == ["kept"]
+        assert found["kept"]["x"].tolist() == [{"a": 1}, {"a": 2}]
+        assert found.fault("keys") == (
+            "keys, a DataFrame, cannot come back: a Parquet file changes the column 'x': {'a': 1} "
+            "becomes {'a': 1.0, 'b': None}."
+        )
+        assert "{} becomes {'b': None}" in found.fault("empty")
+        assert "becomes 1.152921504606847e+18" in found.fault("large")
+        assert "'a' becomes b'a'" in found.fault("raw")
+
+
+def test_what_has_no_name_has_none_again(folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    (folder / "program.py").write_text(
+        "import pandas as pd\nvalue = pd.Series([1, 2])\n"
+        "pairs = pd.MultiIndex.from_tuples([(1, 2)], names=['a', None])\n"
+    )
+    assert run(folder, str(folder / "program.py"), **{NAMES: "value pairs"}) == ""
+    found = results.Results(folder / "values", of_pod=False)
+    pandas.testing.assert_series_equal(found["value"], pandas.Series([1, 2]))
+    assert list(found["pairs"].names) == ["a", None]
+
+
+def test_a_type_that_a_file_loses_is_said(folder: Path, tmp_path: Path) -> None:
+    """After a training, a plain value is more than none."""
+    (folder / "program.py").write_text(
+        "import collections, enum\nclass Level(enum.IntEnum):\n    LOW = 1\n"
+        "value = {'a': [collections.defaultdict(list, b=[1])]}\n"
+        "level, counts = Level.LOW, collections.Counter('ab')\n"
+        "class Words(collections.Counter): pass\nwords = Words('ab')\n"
+    )
+    names = {NAMES: "value level counts words"}
+    assert run(folder, str(folder / "program.py"), **names) == ""
+    assert run(folder, str(folder / "program.py"), target=str(folder / "message"), **names) == ""
+    assert values_message.unpack((folder / "message").read_text(), tmp_path / "unpacked")
+    for place in (folder / "values", tmp_path / "unpacked"):
+        found = results.Results(place)
+        counts = Counter("ab")
+        plain = {"value": {"a": [{"b": [1]}]}, "level": 1, "counts": counts, "words": counts}
+        assert dict(found) == plain
+        assert found.note("value") == (
+            "value came back with dict in place of defaultdict: files keep plain types."
+        )
+        assert "int in place of Level" in found.note("level")
+        assert found.note("counts") == found.note("missing") == ""
+        assert "Counter in place of Words" in found.note("words")
+        assert isinstance(found["counts"], Counter)
+        assert isinstance(found["words"], Counter)
 
 
 def test_a_message_has_no_room_for_layouts_of_any_size(folder: Path, tmp_path: Path) -> None:

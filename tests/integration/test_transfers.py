@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery import incoming_files, site_folder, transfers
 from ciao_kernel.delivery.fetch import Fetch
 from ciao_kernel.delivery.output import results
+from ciao_kernel.delivery.output.output_keeper.program_end import TICK
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.delivery.replica_fetch import ReplicaFetch
 from ciao_kernel.delivery.replica_files import (
@@ -79,6 +81,25 @@ def test_files_come_whole_with_their_digests(pod: Pod, tmp_path: Path) -> None:
     assert one.listing.missing == ("absent.txt",)
     assert seen[-1] == (3_000_010, 3_000_010)
     assert pod.runs == 1
+
+
+def test_a_file_that_was_removed_since_an_earlier_fetch_is_told_apart(
+    pod: Pod, tmp_path: Path
+) -> None:
+    returned = ReturnedFiles(tmp_path / "here")
+
+    def bring() -> dict[str, bool]:
+        pod.cuts = [1_000_000]  # what came before a cut is here too
+        one = fetch(pod, tmp_path / "here")
+        asyncio.run(one.run())
+        returned.note(WORKER, one.listing)
+        return {file.at: file.old for file in returned.files()}
+
+    (pod.folder / "model/a.pt").write_text("a")
+    here = bring()
+    assert here == {"model/a.pt": False, "model/large.bin": False, "model/run.sh": False}
+    (pod.folder / "model/run.sh").unlink()
+    assert bring() == here | {"model/run.sh": True}
 
 
 def test_a_cut_transfer_goes_on_where_it_was(pod: Pod, tmp_path: Path) -> None:
@@ -669,7 +690,7 @@ def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(
         "print('ready', flush=True)\nwhile True: time.sleep(1)\n"
     )
     # The grace is so long that a busy machine writes the line before it is over.
-    command = program(keeper, tmp_path / "marks", text, grace=4.0)
+    command = program(keeper, tmp_path / "marks", text, grace=10.0)
     with subprocess.Popen(command, cwd=pod.folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -701,6 +722,49 @@ def test_files_are_kept_until_they_are_fetched(keeper: list[str], pod: Pod, tmp_
         asyncio.run(work())
         assert process.wait() == 0
     assert equal(pod, tmp_path / "here")
+
+
+def test_files_are_kept_until_all_who_fetch_them_have_them(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    """The quicker one ends what keeps them, and with it the connection of the other."""
+    marks = tmp_path / "marks"
+    with kept(keeper, marks, "600") as process:
+
+        async def work() -> None:
+            pod.env = {HELD: str(marks)}
+            quick, slow = (fetch(pod, tmp_path / name, waits=True) for name in ("quick", "slow"))
+            going = [asyncio.ensure_future(one.run()) for one in (quick, slow)]
+            await asyncio.gather(quick.arrived.wait(), slow.arrived.wait())
+            quick.release()
+            await going[0]
+            assert (marks / "taken").exists()
+            await asyncio.sleep(10 * TICK)  # it has looked for that mark some times
+            assert process.poll() is None
+            slow.release()
+            await going[1]
+
+        asyncio.run(work())
+        assert process.wait() == 0
+
+
+def test_who_was_killed_while_he_fetched_files_keeps_them_no_longer(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    with kept(keeper, marks, "600") as process:
+
+        async def work() -> None:
+            pod.env = {HELD: str(marks)}
+            one = fetch(pod, tmp_path / "here", waits=True)
+            going = asyncio.ensure_future(one.run())
+            await one.arrived.wait()
+            (marks / "taken").touch()  # another one has them
+            going.cancel()
+            await asyncio.gather(going, return_exceptions=True)
+
+        asyncio.run(work())
+        assert process.wait() == 0
 
 
 def test_files_are_not_kept_for_a_kernel_that_is_frozen(pod: Pod, tmp_path: Path) -> None:
@@ -735,11 +799,12 @@ def test_files_are_kept_as_long_as_the_kernel_shows_that_it_lives(pod: Pod, tmp_
             10**9,
             waits=True,
             alive=0.1,
-            unheard=5.0,
+            unheard=15.0,
         )
         running = asyncio.ensure_future(one.run())
         await one.arrived.wait()
-        for _ in range(60):  # these take longer than it would wait without them
+        until = time.monotonic() + 17  # longer than it would wait without signs
+        while time.monotonic() < until:
             sign = asyncio.ensure_future(signs.acquire())
             await asyncio.wait({sign, running}, return_when=asyncio.FIRST_COMPLETED)
             assert not running.done()

@@ -42,6 +42,20 @@ def text(name: str, path: Path, kind: str) -> str:
     return short(shown, _LONGEST)
 
 
+def note(name: str, lost: object) -> str:
+    """Return a sentence about a type that a value's file has lost; "" if it has lost none.
+
+    Args:
+        name: Name of the variable.
+        lost: What its entry says: the name of the type, and of the plain type in its place.
+    """
+    match lost:
+        case [str(kind), str(plain)]:
+            kind, plain = visible(kind[:80]), visible(plain[:80])
+            return f"{name} came back with {plain} in place of {kind}: files keep plain types."
+    return ""
+
+
 def html(rows: Iterable[tuple[str, str]]) -> str:
     """Return names and texts as a table."""
     cells = "".join(

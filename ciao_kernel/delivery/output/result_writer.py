@@ -92,13 +92,17 @@ def _write(process: int, here: str) -> None:
     sys.path.insert(0, here)
     formats = importlib.import_module("ciao_value_formats")
     layouts = importlib.import_module("ciao_value_layouts")
+    losses = importlib.import_module("ciao_parquet_losses")
     sys.path.remove(here)
     entries: dict[str, dict[str, Any]] = {}
     files: dict[str, bytes] = {}
     for name, value in found.items():
         try:
             suffix, data = formats.to_bytes(name, value, returned=True, sent=is_pod)
-            layout = layouts.layout(suffix, *formats.described(name, value, suffix))
+            content, levels, unnamed = formats.described(name, value, suffix)
+            if suffix == "parquet":
+                losses.check_kept(content)
+            layout = layouts.layout(suffix, content, levels, unnamed)
         except Exception as error:
             entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
             continue
@@ -106,6 +110,12 @@ def _write(process: int, here: str) -> None:
         entries[name] = {"type": formats.base_type(type(value)), "file": file, "size": len(data)}
         if layout:
             entries[name]["layout"] = layout
+        part = layouts.lost_part(suffix, value)
+        if part is not None:
+            kind = type(part)
+            # The loader makes a known type of the value itself: a Counter of its subclass.
+            known = entries[name]["type"].rpartition(".")[2] if part is value else ""
+            entries[name]["lost"] = [kind.__name__[:80], known or layouts.plain_type(kind)]
         files[name] = data
     index = {"names": names, "values": entries}
     if is_pod:

@@ -16,7 +16,12 @@ from types import ModuleType
 from typing import Any
 
 from ciao_kernel.delivery import replica_files, replica_program, site_folder
-from ciao_kernel.delivery.input import input_loader, value_formats, value_layouts
+from ciao_kernel.delivery.input import (
+    input_loader,
+    parquet_losses,
+    value_formats,
+    value_layouts,
+)
 from ciao_kernel.delivery.output import (
     keeper_program,
     large_values,
@@ -57,6 +62,7 @@ _PACKAGES = {".safetensors": "safetensors", ".parquet": "pandas pyarrow"}
 def with_files(source: Source, spec: JobSpec) -> Source:
     """Return a source with what a replica needs to write its values, and to keep its files."""
     values = {
+        "ciao_parquet_losses.py": parquet_losses,
         "ciao_value_formats.py": value_formats,
         "ciao_value_layouts.py": value_layouts,
         "ciao_result_writer.py": result_writer,
@@ -204,8 +210,7 @@ class Results(Mapping[str, Any]):
             if fault := self.fault(name):
                 raise KeyError(fault)
             entry = self._entries[name]
-            layout = entry.get("layout")
-            layout = layout if isinstance(layout, dict) else {}
+            layout = entry["layout"] if isinstance(entry.get("layout"), dict) else {}
             path, kind = self._path(name), str(entry.get("type"))
             self._read[name] = _value(path, kind, layout, self._of_pod)
         return self._read[name]
@@ -248,10 +253,9 @@ class Results(Mapping[str, Any]):
                 f"cut the message with its values; {_INSTEAD}"
             )
         if entry is None:
-            wanted = name in self.names
             return (
                 f"{name} did not exist when the program ended."
-                if wanted
+                if name in self.names
                 else f"{name} was not asked for: %output={' '.join((*self.names, name))}."
             )
         kind = str(entry.get("type"))[:80]
@@ -261,6 +265,10 @@ class Results(Mapping[str, Any]):
         if not large_values.is_file(name, entry.get("file")) or not self._path(name).is_file():
             return self._absence(name, entry)
         return ""
+
+    def note(self, name: str) -> str:
+        """Return how a value that came back differs from that of the program; "" if it does not."""
+        return "" if self.fault(name) else result_views.note(name, self._entries[name].get("lost"))
 
     def _absence(self, name: str, entry: Mapping[str, Any]) -> str:
         """Return why the file of a value is not here, as a sentence."""

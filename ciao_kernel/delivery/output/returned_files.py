@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel import private_files
-from ciao_kernel.delivery.incoming_files import Listing
+from ciao_kernel.delivery.incoming_files import Listing, is_asked
 from ciao_kernel.delivery.output import returned_places
 from ciao_kernel.delivery.output.large_values import LargeValues, is_value
 from ciao_kernel.delivery.output.returned_record import ReturnedRecord
@@ -35,6 +35,8 @@ class ReturnedFile:
     """The replicas that had it."""
     tries: int = 1
     """Number of the job's try that gave it."""
+    old: bool = False
+    """Whether an earlier fetch of that try gave it, and the last one did not."""
 
 
 class ReturnedFiles:
@@ -100,8 +102,15 @@ class ReturnedFiles:
             told["faults"] = {one: listing.faults[one] for one in self._of_user(listing.faults)}
             told["changed"] = self._of_user(listing.changed)
             told.pop("removed", None)
+            self._note_old(told["files"], listing)
             if self._values is not None:
                 LargeValues(self._values(str(replica))).note_faults(listing.faults)
+
+    def _note_old(self, files: Mapping[str, dict[str, Any]], listing: Listing) -> None:
+        """Note which files of this try came by an earlier fetch, and are not there any more."""
+        for path in files.keys() - listing.came - listing.faults.keys():
+            if files[path].get("try", 1) == self.tries and is_asked(path, listing.asked):
+                files[path]["old"] = True
 
     def _of_user(self, paths: Iterable[str]) -> list[str]:
         """Return the paths that are not those of values."""
@@ -129,7 +138,8 @@ class ReturnedFiles:
         """
         self._record.read()
         one = self._record.replicas.get(str(replica), {})
-        paths = (self._folder / about["at"] for about in one.get("files", {}).values())
+        files = [about for about in one.get("files", {}).values() if not about.get("old")]
+        paths = (self._folder / about["at"] for about in files)
         return one.get("pod") == pod and all(path.exists() for path in paths)
 
     def has_some(self, replica: Replica) -> bool:
@@ -138,16 +148,11 @@ class ReturnedFiles:
 
     def files(self) -> list[ReturnedFile]:
         """Return all files, by their paths."""
-        found: dict[str, tuple[int, list[str], list[int]]] = {}
+        found: dict[str, dict[str, dict[str, Any]]] = {}
         for replica, path in self._all():
             one = self._record.of(replica)["files"][path]
-            _, who, tries = found.setdefault(one["at"], (one["size"], [], []))
-            who.append(replica)
-            tries.append(one.get("try", 1))
-        return [
-            ReturnedFile(at, size, tuple(sorted(who, key=lambda one: (len(one), one))), max(tries))
-            for at, (size, who, tries) in sorted(found.items())
-        ]
+            found.setdefault(one["at"], {})[replica] = one
+        return [_of_place(at, holders) for at, holders in sorted(found.items())]
 
     def ways(self) -> tuple[OutputWay, ...]:
         """Return how the files came."""
@@ -261,6 +266,15 @@ class ReturnedFiles:
         for replica, one in self._record.replicas.items():
             for path in one["files"]:
                 yield replica, path
+
+
+def _of_place(at: str, holders: Mapping[str, Mapping[str, Any]]) -> ReturnedFile:
+    """Return a file by what is known of it from each replica that had it."""
+    size = next(iter(holders.values()))["size"]
+    last = max(one.get("try", 1) for one in holders.values())
+    old = all(one.get("old") for one in holders.values() if one.get("try", 1) == last)
+    who = sorted(holders, key=lambda one: (len(one), one))
+    return ReturnedFile(at, size, tuple(who), last, old)
 
 
 class _Receiver:

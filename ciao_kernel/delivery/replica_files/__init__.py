@@ -37,6 +37,7 @@ from ciao_kernel.delivery.replica_files.marks import (
     STOPPED,
     TAKEN,
     TOO_LARGE,
+    is_read,
     mark,
     read_mark,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "LogWriter",
     "find",
     "fitting",
+    "is_read",
     "main",
     "mark",
     "open_inside",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+from collections.abc import Iterator
 
 HELD = "CIAO_HELD"
 """Variable of the container that keeps files after the program's end: the folder for its marks."""
@@ -17,6 +19,8 @@ CONTACT, TAKEN, STOPPED, TOO_LARGE = "contact", "taken", "stopped", "too-large"
 size) files are not kept because they are too large."""
 REPLICA = "replica"
 """Mark with the name of the replica."""
+READING = "reading"
+"""Mark that is locked by all who fetch the files, each until it has them or is gone."""
 POD_MARK = "pod"
 """Mark with the uid of the pod that wrote the files beside it."""
 NOT_COPIED = "not-copied.json"
@@ -39,3 +43,43 @@ def read_mark(marks: str, name: str) -> str:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     with open(os.open(os.path.join(marks, name), flags)) as file:
         return file.read()
+
+
+@contextlib.contextmanager
+def reading(marks: str) -> Iterator[None]:
+    """Hold the lock of those who fetch the files, which ends with this process in any case.
+
+    Args:
+        marks: Folder for marks; "" if nobody keeps the files.
+    """
+    with contextlib.ExitStack() as stack:
+        if marks:
+            with contextlib.suppress(OSError):  # also if they are kept no longer, just now
+                file = _open_lock(marks)
+                stack.callback(os.close, file)
+                fcntl = importlib.import_module("fcntl")
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def is_read(marks: str) -> bool:
+    """Return whether somebody fetches the files."""
+    fcntl = importlib.import_module("fcntl")
+    try:
+        file = _open_lock(marks)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # some storage has no locks
+    finally:
+        os.close(file)
+    return False
+
+
+def _open_lock(marks: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(os.path.join(marks, READING), flags, 0o600)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ciao_kernel.delivery.replica_files.finding import Found, find, joined, reason, survey
-from ciao_kernel.delivery.replica_files.marks import CONTACT, COPIED, HELD, TAKEN, mark
+from ciao_kernel.delivery.replica_files.marks import CONTACT, COPIED, HELD, TAKEN, mark, reading
 from ciao_kernel.delivery.replica_files.messages import (
     BEAT,
     CHANGED,
@@ -50,6 +50,10 @@ class Sender:
 
     def send(self, request: dict[str, Any]) -> None:
         """Send the files that a request names; :class:`ciao_kernel.delivery.fetch.Fetch` asks."""
+        with reading(self._marks):
+            self._send(request)
+
+    def _send(self, request: dict[str, Any]) -> None:
         base, after, limit = self._base(request["base"]), request["after"], request["limit"]
         if kept := request.get("kept"):
             self._pod(kept)

@@ -23,7 +23,7 @@ def refused(directive: Checkpoint, setting: str) -> SpecError:
 def test_a_claim_of_the_setting_is_not_the_cells() -> None:
     error = refused(Checkpoint(), "training")
     assert "training of %checkpoint, named by the setting checkpoint, has no" in error.message
-    assert "volumes=training=/some/folder" in error.hint
+    assert "volumes.training=/some/folder" in error.hint
     assert ALONE not in error.hint
 
 

@@ -101,6 +101,31 @@ def test_a_layout_of_a_pod_may_be_anything(tmp_path: Path) -> None:
         assert results.Results(tmp_path / str(number))["value"] == [[1]]
 
 
+def test_what_a_pod_says_of_names_may_be_anything(tmp_path: Path) -> None:
+    pandas, place = pytest.importorskip("pandas"), tmp_path / "values"
+    for unnamed in (3, "0", {"0": 1}, [[0]], [None, "x"]):
+        told = {**entry("value.parquet", kind="pandas.Series"), "layout": {"unnamed": unnamed}}
+        values_message.unpack(message({"value": told}), place)
+        table = pandas.DataFrame({"value": [1]})
+        table.to_parquet(place / "value.parquet", compression=None)
+        found = results.Results(place, of_pod=False)
+        assert found["value"].name == "value"
+
+
+@pytest.mark.parametrize("lost", [3, "xy", ["x"], [1, 2], {"a": "b"}, None])
+def test_what_a_pod_says_of_lost_types_may_be_anything(tmp_path: Path, lost: Any) -> None:
+    values_message.unpack(message({"value": {**entry("value.json"), "lost": lost}}), tmp_path)
+    assert results.Results(tmp_path).note("value") == ""
+
+
+def test_a_lost_type_of_a_pod_is_visible_and_short(tmp_path: Path) -> None:
+    told = {**entry("value.json"), "lost": ["\x1b[31mx" * 99, "dict"]}
+    values_message.unpack(message({"value": told}), tmp_path)
+    text = results.Results(tmp_path).note("value")
+    assert "\x1b" not in text
+    assert len(text) < 300
+
+
 def test_a_value_that_has_not_come_names_each_reason(tmp_path: Path) -> None:
     assert results.Results(tmp_path).fault("value") == (
         "value has not come back: the program has not ended, had no such variable at its end, or "

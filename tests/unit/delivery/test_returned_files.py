@@ -17,6 +17,7 @@ from ciao_kernel.model.outputs import OutputWay
 from ciao_kernel.session import returned_values
 from tests.helpers.growth import is_linear
 
+BOTH = "model/2.pt (1 byte, worker-0, worker-1), notes.csv (1 byte, worker-0)"
 FIRST, SECOND, THIRD = (Replica("worker", number) for number in range(3))
 
 
@@ -237,6 +238,31 @@ def test_files_that_only_an_earlier_try_gave_are_named(tmp_path: Path) -> None:
         "model/old.pt (3 bytes, worker-0, worker-1), worker-1/model/net.pt (3 bytes, worker-1).",
     ]
     assert "brought back: " not in "".join(returned_values.of_pods(job, ReturnedFiles(tmp_path, 3)))
+
+
+def test_files_that_the_last_fetch_did_not_find_are_named(tmp_path: Path) -> None:
+    job = Job("job", "kubernetes", "python", (FIRST, SECOND), 1.0, folder=str(tmp_path))
+    for replica in (FIRST, SECOND):
+        put(tmp_path, replica, "model/1.pt", "1")
+        put(tmp_path, replica, "model/2.pt", "2")
+    put(tmp_path, FIRST, "notes.csv", "a")  # asked for by its name
+    last = ReturnedFiles(tmp_path)
+    last.note(FIRST, Listing(asked=("model/",), came={"model/2.pt"}), pod="uid")
+    brought = f"brought back by exec: model/1.pt (1 byte, worker-0, worker-1), {BOTH}, to "
+    assert next(returned_values.of_pods(job, ReturnedFiles(tmp_path))).startswith(brought)
+    last.note(SECOND, Listing(asked=("model/",), came={"model/2.pt"}), pod="other")
+    returned = ReturnedFiles(tmp_path)
+    assert list(returned_values.of_pods(job, returned)) == [
+        f"brought back by exec: {BOTH}, to {tmp_path}",
+        "%output: these came by an earlier fetch, and the last one did not give them, so the "
+        "program may have removed them: model/1.pt (1 byte, worker-0, worker-1).",
+    ]
+    (tmp_path / "model/1.pt").unlink()  # by the user
+    assert returned.has_all(FIRST, "uid")
+    put(tmp_path, FIRST, "model/1.pt", "new")
+    told = {one.at: one.old for one in ReturnedFiles(tmp_path).files()}
+    assert told["worker-0/model/1.pt"] is False
+    assert told["worker-1/model/1.pt"] is True
 
 
 def test_event_files_are_missed_in_the_last_try_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.apis import JOB
 from ciao_kernel.delivery import root_links
 from ciao_kernel.magics.directives.volumes import Volumes
-from ciao_kernel.model import JobSpec
+from ciao_kernel.model import JobSpec, Source, SourceFile
 from tests.unit.backends.kubernetes.manifests.test_manifest import objects, pod
 
 INPUT, OUTPUT = {"/input": "/ciao/input"}, {"/output": "/ciao/output"}
@@ -38,7 +38,14 @@ def test_the_folders_that_a_job_has_get_a_link(
     spec = JobSpec(
         "python", volumes=Volumes().parse(volumes), inputs=inputs, outputs=outputs, warm=warm
     )
-    assert root_links.links(spec, "/ciao") == links
+    source = Source(SourceFile("ciao_cell.py", b""))
+    assert root_links.links(spec, "/ciao", source) == links
+
+
+def test_a_folder_input_of_files_gets_a_link_too() -> None:
+    files = (SourceFile("input/train.csv", b""),)
+    source = Source(SourceFile("ciao_cell.py", b""), files=files)
+    assert root_links.links(JobSpec("python"), "/ciao", source) == INPUT
 
 
 def test_a_link_is_made_where_nothing_is_and_the_program_starts_in_any_case(

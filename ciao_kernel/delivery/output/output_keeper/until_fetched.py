@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import time
 from collections.abc import Sequence
@@ -28,13 +29,21 @@ def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
     ended = end_of_program()
     if words and gives_nothing(words):
         return
-    while not any(os.path.exists(os.path.join(marks, name)) for name in ("taken", "stopped")):
+    while not is_over(marks):
         contact = 0.0
         with contextlib.suppress(OSError):
             contact = os.stat(os.path.join(marks, "contact")).st_mtime
         if time.time() > kept_until(ended, patience, contact):
             break
         time.sleep(TICK)
+
+
+def is_over(marks: str) -> bool:
+    """Return whether nobody needs the files any more: several may fetch them at the same time."""
+    if os.path.exists(os.path.join(marks, "stopped")):
+        return True
+    files = importlib.import_module("ciao_replica_files")
+    return os.path.exists(os.path.join(marks, "taken")) and not files.is_read(marks)
 
 
 def kept_until(ended: float, patience: float, contact: float) -> float:
