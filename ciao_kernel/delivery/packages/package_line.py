@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import SourceError
@@ -23,6 +24,10 @@ _LOGIN = re.compile(r"(?<![^\s/])[^\s/:]*+:[^\s/]*@")
 """A user and a password without ``//`` before them: ``user:password@host/x.whl``."""
 _VERSIONED = re.compile(r"[A-Za-z0-9][\w.-]{0,63}+\s{0,4}(?:===?|[<>!~]=|[<>])\s{0,4}[\dv*]")
 """The start of a line that is surely meant as a package: ``numpy>=1``."""
+_FLAG = re.compile(r"^(?:--[a-z-]+=?|-[A-Za-z]=?)")
+"""An option at the start of a word; its value may follow."""
+_LOCAL_PATH = re.compile(r"file:|[/.~]|[^:]*/", re.IGNORECASE)
+"""The start of a value that is a path or a ``file:`` address; in others a colon precedes a /."""
 _MOST_PARENTHESES = 100
 """No line has so many; ``packaging`` refuses them by a RecursionError or in words of its own."""
 
@@ -83,6 +88,15 @@ def shows_secret(text: str) -> bool:
 def remote(line: str) -> bool:
     """Return whether a line names an address that other machines can reach too."""
     return "://" in line and not re.search(r"\bfile:", line)
+
+
+def names_local_path(line: str) -> bool:
+    """Return whether a line with options of pip names a file or a folder of this machine."""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote is not closed
+        words = line.split()
+    return any(_LOCAL_PATH.match(_FLAG.sub("", word)) for word in words)
 
 
 def check(line: str, place: str, *, strict: bool = False) -> None:

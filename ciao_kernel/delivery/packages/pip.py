@@ -31,17 +31,19 @@ _LATEST = 20
 """Number of pip's lines that an error shows."""
 _POLL = 0.1
 _SECONDS = 3600
-_AWAY = re.compile(
+AWAY = re.compile(
     r"Temporary failure|ConnectionError|NewConnection|ConnectTimeout|ReadTimeout|SSLError|"
     r"ProxyError|Connection refused|"
     # pip 26.3 says in its own words what Python's errors said.
     r"connection error:|didn't respond within|confirming the ssl certificate|"
     r"Failed to (?:connect to|establish a secure connection|resolve)"
 )
+"""How pip says that an index does not answer."""
 _RETRIES = "WARNING: Retrying"
 _PAGE = re.compile(r"Could not fetch URL .*")
 _NO_PORT = re.compile(r"(Port could not be cast to integer value as ).*")
 """Python's error for an address whose password contains a /: it quotes a part of the password."""
+_UNFIT = re.compile(r"This version of pip does not support python (\S+)")
 _WHO = re.compile(r"\b40[13] (Client )?Error|Credentials not correct|EOFError")
 
 
@@ -65,7 +67,12 @@ class Failed(Exception):
 
         The packages are then not the cause of the failure.
         """
-        return bool(_AWAY.search(self._evidence) or _WHO.search(self._evidence))
+        return bool(AWAY.search(self._evidence) or _WHO.search(self._evidence))
+
+    @property
+    def unfit(self) -> bool:
+        """True if this pip is too new for the Python that it installs for."""
+        return bool(_UNFIT.search(self._evidence))
 
     @property
     def said(self) -> str:
@@ -91,6 +98,12 @@ class Failed(Exception):
         text = self._evidence
         if "No space left" in text or "Disk quota" in text:
             return full()
+        if unfit := _UNFIT.search(text):
+            return EnvironmentFault(
+                f"the kernel's pip is too new for Python {unfit[1]}, for which it has to install.",
+                "Install the packages into that environment and leave %packages out, or install an "
+                "older pip in the kernel's environment.",
+            )
         if _NO_PORT.search(text):
             return SourceError(
                 "the address of a package index or of a package is wrong: it has no valid port.",
@@ -101,7 +114,7 @@ class Failed(Exception):
                 f"the package index requires authentication: {self.said}.",
                 "Put name and password into ~/.netrc or into pip's own configuration.",
             )
-        if _AWAY.search(text):
+        if AWAY.search(text):
             return SourceError(
                 f"the package index does not answer: {self.said}.",
                 "Can this machine reach it? %pipIndex=URL names another index.",
@@ -156,6 +169,22 @@ def check() -> Own:
             "Run in a plain cell: %pip install --upgrade pip",
         )
     return Own(Path(str(found.locate_file(""))), version)
+
+
+def is_usable(folders: Sequence[str]) -> bool:
+    """Return whether another Python has a pip that can take the place of the kernel's.
+
+    Args:
+        folders: Its folders of packages, in the order of its search.
+    """
+    from importlib import metadata
+
+    from packaging.version import InvalidVersion, Version
+
+    with contextlib.suppress(InvalidVersion):
+        for found in metadata.distributions(name="pip", path=list(folders)):
+            return Version(found.version) >= Version(_OLDEST)
+    return False
 
 
 async def run(

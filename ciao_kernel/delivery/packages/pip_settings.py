@@ -7,20 +7,23 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import EnvironmentFault, UsageError
 from ciao_kernel.user_path import expanded
 
 # User settings that would change pip's target or its output.
 _DROPPED = ("TARGET", "PREFIX", "ROOT", "PYTHON", "DRY_RUN", "REPORT", "QUIET", "VERBOSE", "LOG")
-_ONLY = {
+ONLY = {
     # pip ignores an empty value, and takes the value of its files; a blank is a list of nothing.
     "PIP_EXTRA_INDEX_URL": " ",
     "PIP_FIND_LINKS": " ",
     "PIP_NO_INDEX": "0",
 }
 """Leaves no other source of packages beside the index of a cell."""
+_PLACES = ("target", "prefix", "root")
+"""Settings that change the folder for packages."""
 _SOURCES = ("index-url", "pypi-url", "extra-index-url", "find-links")
 _PUBLIC = "pypi.org"
 
@@ -43,7 +46,7 @@ def environment(index: str) -> dict[str, str]:
     }
     if index:
         found.pop("PIP_PYPI_URL", None)  # another name of the index
-        found |= {"PIP_INDEX_URL": _with_credentials(index), **_ONLY}
+        found |= {"PIP_INDEX_URL": _with_credentials(index), **ONLY}
     return found
 
 
@@ -76,11 +79,45 @@ def own_sources(image: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def texts() -> Iterator[str]:
-    """Yield the texts of pip's own files: https://pip.pypa.io/en/stable/topics/configuration/.
+def site_file() -> Path:
+    """Return pip's file of the kernel's own environment, which `pip config --site` writes.
 
-    What a later one sets replaces what an earlier one sets.
+    It may not exist. A pip that runs in another environment does not find it.
     """
+    return Path(sys.prefix, "pip.conf")
+
+
+def check() -> None:
+    """Check that pip's own files do not send packages to another place.
+
+    Variables that do are dropped, but pip cannot be told to ignore a line of a file.
+
+    Raises:
+        EnvironmentFault: A file names another place.
+    """
+    for file, text in _files():
+        sections = read(text)
+        for section in "global", "install":
+            for name in _PLACES:
+                if value := sections.get(section, {}).get(name):
+                    raise EnvironmentFault(
+                        f"pip would install into another place: {name} = {value.strip()} in "
+                        f"{file}.",
+                        f"Remove the line ([{section}]), or set the variable PIP_CONFIG_FILE to "
+                        f"{os.devnull} before the kernel starts: pip then reads no file.",
+                    )
+
+
+def texts() -> Iterator[str]:
+    """Yield the texts of pip's own files; what a later one sets replaces what an earlier one sets.
+
+    https://pip.pypa.io/en/stable/topics/configuration/
+    """
+    return (text for _, text in _files())
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    """Yield pip's own files that can be read, each with its text."""
     own = os.environ.get("PIP_CONFIG_FILE", "")
     if own == os.devnull:
         return
@@ -90,10 +127,10 @@ def texts() -> Iterator[str]:
     if not (own and os.access(own, os.F_OK)):  # it replaces the files of the user
         files += ["~/.pip/pip.conf", "~/Library/Application Support/pip/pip.conf"]
         files += [f"{os.environ.get('XDG_CONFIG_HOME') or '~/.config'}/pip/pip.conf"]
-    files += [f"{one}/pip.conf" for one in (sys.base_prefix, sys.prefix)]
-    for file in (*files, own):
+    for file in (*files, str(site_file()), own):
         with contextlib.suppress(OSError, UsageError):
-            yield expanded(file).read_text(errors="replace") if file else ""
+            if file:
+                yield (path := expanded(file)), path.read_text(errors="replace")
 
 
 def read(text: str) -> dict[str, dict[str, str]]:

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ciao_kernel.backends.local import environment
 from ciao_kernel.errors import EnvironmentFault, SourceError, UsageError
 from ciao_kernel.model import State
 from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
@@ -92,6 +94,40 @@ def test_a_file_of_requirements_is_read_again(jobs: Place, index: Index) -> None
     assert shown(jobs.run(cell(index, wish))) == "1.0\n"
     jobs.write("needs/held.txt", "app<3\n")
     assert shown(jobs.run(cell(index, wish))) == "2.0\n"
+
+
+def test_pip_has_the_settings_of_the_kernels_own_environment(
+    jobs: Place, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip config --site` writes them; pip runs in another environment, which has none."""
+    index.add("app", "1.0")
+    (tmp_path / "pip.conf").write_text(f"[global]\nindex-url = {index.url}\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("PIP_CONFIG_FILE")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    ended = jobs.run(
+        "%framework=tensorflow\n%worker=2\n%packages=app\nimport app; print(app.version)\n"
+    )
+
+    assert shown(ended) == "1.0\n"
+
+
+def test_packages_go_to_no_other_place(
+    jobs: Place, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("app", "1.0")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    for line in f"target = {tmp_path / 'x'}", f"prefix = {tmp_path / 'x'}":
+        (tmp_path / "pip.conf").write_text(f"[install]\n{line}\n")
+
+        ended = jobs.run(cell(index, "%packages=app"))
+
+        assert isinstance(ended.error, EnvironmentFault)
+        assert f"{line} in {tmp_path / 'pip.conf'}" in ended.error.message
+        assert "PIP_CONFIG_FILE" in ended.error.hint
+    assert environments(jobs) == []
+    assert not index.asked
 
 
 def test_what_lies_below_is_found_by_its_own_path_files(
@@ -199,6 +235,46 @@ def test_what_cannot_be_had_is_one_error(jobs: Place, index: Index, wish: str, s
     assert not environments(jobs)
 
 
+@pytest.fixture
+def too_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's pip refuses the Python of the replicas, as pip 26 refuses Python 3.8."""
+    kernel = tmp_path / "kernel"
+    said = "This version of pip does not support python 3.8 (requires >=3.10)."
+    kernel.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    kernel.chmod(0o755)
+    monkeypatch.setattr(environment, "sys", SimpleNamespace(executable=str(kernel)))
+
+
+@pytest.mark.usefixtures("too_new")
+def test_a_pip_that_is_too_new_is_replaced_by_that_of_the_interpreter(
+    jobs: Place, index: Index
+) -> None:
+    index.add("app", "1.0")
+
+    ended = jobs.run(cell(index, f"%python={sys.executable}\n%packages=app"))
+
+    assert shown(ended) == "1.0\n"
+    assert "does not support" not in ended.display.notices
+
+
+@pytest.mark.usefixtures("too_new")
+@pytest.mark.parametrize("own", ["", "22.2.2"])
+def test_a_pip_that_is_too_new_is_told(jobs: Place, index: Index, tmp_path: Path, own: str) -> None:
+    python = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
+    if own:
+        (site,) = python.glob("lib/*/site-packages")
+        (site / f"pip-{own}.dist-info").mkdir()
+        (site / f"pip-{own}.dist-info" / "METADATA").write_text(f"Name: pip\nVersion: {own}\n")
+
+    ended = jobs.run(cell(index, f"%python={python}\n%packages=app"))
+
+    assert isinstance(ended.error, EnvironmentFault)
+    assert "pip is too new for Python 3.8" in ended.error.message
+    assert "leave %packages out" in ended.error.hint
+    assert not environments(jobs)
+
+
 def test_what_is_no_python_is_told(jobs: Place, index: Index) -> None:
     ended = jobs.run(cell(index, "%packages=app\n%python=/bin/echo"))
 
@@ -279,7 +355,7 @@ def test_environments_go_that_no_cell_has_used_and_no_job_runs(jobs: Place, inde
 
     async def main() -> None:
         session, display = jobs.session(), Recorder()
-        waits = "import app, time\nprint('runs', flush=True)\ntime.sleep(60)"
+        waits = "import app, time\nprint('runs', flush=True)\ntime.sleep(600)"
         text = cell(index, "%packages=app==1.0", waits)
         running = asyncio.ensure_future(jobs.ended(text, session, display))
         await display.until("runs")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from ciao_kernel.delivery.packages import pip_settings
+from ciao_kernel.errors import EnvironmentFault
 
 CORP = "https://pypi.corp/simple"
 
@@ -38,6 +40,30 @@ def test_a_named_file_replaces_those_of_the_user(config: Path, place: str) -> No
     assert pip_settings.own_sources({}) == ("index-url",)
     config.touch()
     assert not pip_settings.own_sources({})
+
+
+def test_only_the_own_environment_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip reads none beside the Python that an environment was made with."""
+    for name in "prefix", "base_prefix":
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(sys, name, str(tmp_path / name))
+    (tmp_path / "base_prefix" / "pip.conf").write_text(f"[global]\nindex-url = {CORP}\n")
+    assert not pip_settings.own_sources({})
+    (tmp_path / "prefix" / "pip.conf").write_text(f"[global]\nindex-url = {CORP}\n")
+    assert pip_settings.own_sources({}) == ("index-url",)
+
+
+@pytest.mark.parametrize("section", ["global", "install"])
+@pytest.mark.parametrize("name", ["target", "prefix", "root"])
+def test_no_file_may_send_packages_elsewhere(config: Path, section: str, name: str) -> None:
+    config.write_text(f"[{section}]\n{name} =\n[download]\n{name} = /opt/x\n")
+    pip_settings.check()
+    config.write_text(f"[{section}]\n{name} = /opt/x\n")
+    with pytest.raises(EnvironmentFault, match=rf"{name} = /opt/x in {config}\.") as raised:
+        pip_settings.check()
+    assert f"[{section}]" in raised.value.hint
 
 
 def test_sources_of_variables(monkeypatch: pytest.MonkeyPatch) -> None:
