@@ -53,7 +53,11 @@ class Programs:
         given = {**os.environ, "PYTHONPATH": site_folder.path(str(self.folder))}
         command = [PYTHON, "-u", *options, str(path)]
         made = subprocess.Popen(
-            command, env={**given, name: value, **variables}, stdout=subprocess.PIPE, text=True
+            command,
+            env={**given, name: value, **variables},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self.started.append(made)
         assert made.stdout
@@ -94,7 +98,9 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for one in made.started:
-        one.kill()
+        # A child that has just become another program was not among them, and holds the pipe.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
         one.communicate()
 
 
@@ -235,6 +241,7 @@ def test_no_replica_loses_its_own_processes_by_the_children_of_others(
             env={**os.environ, name: value, "CIAO_REPLICA": replica},
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         programs.started.append(made)
         return made.pid
@@ -332,8 +339,12 @@ def test_what_a_program_writes_into_the_file_is_no_answer(programs: Programs, an
         "                  lambda *_: os.write(int(name), text + bytes([10])))\n"
         "print('begins')\ntime.sleep(1000)\n"
     )
-    (one,) = programs.until(lambda all_: all_[0].answer is Answer.C, 0.3)
-    assert [text for _, text in lines(one).values()] == ["time.sleep(1000)"]
+
+    def sleeps(found: list[ProcessStacks]) -> bool:
+        texts = [text for _, text in lines(found[0]).values()]
+        return found[0].answer is Answer.C and texts == ["time.sleep(1000)"]
+
+    programs.until(sleeps, 0.3)
 
 
 def test_two_readers_do_not_disturb_each_other(programs: Programs) -> None:
@@ -459,14 +470,16 @@ def gains(busy: list[Busy], meanwhile: Callable[[float], object], windows: int) 
 @pytest.mark.stands_for("trials")
 def test_a_profile_does_not_end_a_program_that_a_library_calls_often(programs: Programs) -> None:
     started = programs.start(CALLS_LOOP + "print('begins')\nwhile True:\n    work()\n")
-    number = 0
+    number, seen = 0, set[str]()
     while number < 200:  # a busy machine answers less often
         told = sampler.sample(programs.mark, str(programs.folder), 2.0, _slept)
         assert started.poll() is None
         (one,) = told
         number += sum(count for count, _ in one["stacks"])
         calls = {name for _, _, name, own, _ in one["frames"] if own}
-        assert {"<module>", "work"} <= calls <= {"<module>", "work", "call"}
+        assert calls <= {"<module>", "work", "call"}
+        seen |= calls
+    assert {"<module>", "work"} <= seen
 
 
 @pytest.mark.second("trials")

@@ -6,6 +6,7 @@ A part of programs that run in pods (:mod:`.program_texts`).
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 
@@ -20,6 +21,8 @@ LOCAL_RANKS = (
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
 )
 """Variables with the number of a process in its replica, and with their count."""
+_RANK_SIGN = re.compile(r"/memfd:ciao-rank-([0-9]{1,4}) \(deleted\)")
+"""What a descriptor of a process in a warm replica leads to (warm/zygote/rank_sign.py)."""
 
 
 def processes(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -69,6 +72,30 @@ def rank_of(variables: Mapping[str, str]) -> str:
         if found.isdigit() and variables.get(count, "1" if found == "0" else "") != "1":
             return found
     return ""
+
+
+def rank_in(pid: int, variables: Mapping[str, str]) -> str:
+    """Return the number of a process among those of its replica; "" if it is alone.
+
+    A fork in a warm replica has other variables than Linux tells, and shows its number itself.
+
+    Args:
+        pid: The process.
+        variables: Its environment, as Linux tells it.
+    """
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = []
+    for name in names:
+        try:
+            found = _RANK_SIGN.fullmatch(os.readlink(f"{folder}/{name}"))
+        except OSError:
+            continue  # it has just been closed
+        if found:
+            return found[1]
+    return rank_of(variables)
 
 
 def on_processor(pid: int) -> int:

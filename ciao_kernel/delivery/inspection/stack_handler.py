@@ -63,9 +63,10 @@ def start(_: str = "") -> None:
 
 def _forked() -> None:
     try:
-        before, _, _ = _file
+        before = _own_descriptor()
         _install()
-        os.close(before)
+        if before is not None:
+            os.close(before)
     except Exception:
         pass
 
@@ -91,6 +92,16 @@ def _install() -> None:
                 _signal.siginterrupt(first + number, False)
 
 
+def _own_descriptor() -> int | None:
+    """Return the descriptor of the file; None if the program closed it, and may have reused it."""
+    descriptor, device, inode = _file
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return descriptor if (found.st_dev, found.st_ino) == (device, inode) else None
+
+
 def _of_c_library() -> Any:
     """Return memfd_create of the C library, for a Python that was built for an older one."""
     import ctypes
@@ -108,9 +119,8 @@ def _of_c_library() -> Any:
 
 def _answer(_: int, frame: Any) -> None:
     try:
-        descriptor, device, inode = _file
-        found = os.fstat(descriptor)
-        if (found.st_dev, found.st_ino) != (device, inode):
+        descriptor = _own_descriptor()
+        if descriptor is None:
             return
         question = os.pread(descriptor, 64, 0)
         if question.startswith(QUESTION):  # else nobody waits any more

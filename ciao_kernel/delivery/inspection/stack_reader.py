@@ -23,7 +23,7 @@ from ciao_kernel.delivery.inspection.process_state import (
     command,
     on_processor,
     processes,
-    rank_of,
+    rank_in,
     stat,
     to_ask,
 )
@@ -85,7 +85,7 @@ def halt(mark: str, replica: str, patience: float, rank: str = "") -> str:
     """
     answer = ""
     for pid, variables in processes(mark):
-        own = rank in ("", rank_of(variables))
+        own = rank in ("", rank_in(pid, variables))
         if own and replica in ("", variables.get("CIAO_REPLICA", "")):
             one = _Process(pid, variables)
             try:
@@ -181,7 +181,7 @@ class _Process:
             "how": "silent" if self.waits else self.how,
             "command": command(self.pid),
             "replica": self.variables.get("CIAO_REPLICA", ""),
-            "rank": rank_of(self.variables),
+            "rank": rank_in(self.pid, self.variables),
             "threads": [
                 [name, main, [with_text(frame, own) for frame in frames]]
                 for name, main, frames in self._threads

@@ -13,7 +13,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import cast
 
 from ciao_kernel.background import start_background
 from ciao_kernel.errors import BackendError, Refused
@@ -43,12 +42,21 @@ _AT_END = 0.2
 """Seconds that the end of a cell waits for connections that are being closed."""
 _END = 400
 """Bytes at the end of an event in which the newest step is looked for."""
+_NAMES = (b"global_step", b"step", b"iteration", b"iter", b"batch")
+"""Names of steps, the best first."""
 _STEP = re.compile(
-    rb"(?<![\w.])(?:global_step|step|iteration|iter|batch)"
-    rb"[ \t]{0,2}[:=#]?[ \t]{0,2}(\d{1,12})(?![\w.])"
-    rb"|(?<![\w./])(\d{1,12})/\d{1,12}(?![\w./])",
+    rb"(?<![\w.])(?:(global_step|step|iteration)[ \t]{0,2}[:=#]?|(iter|batch)[ \t]{0,2}[:=#])"
+    rb"[ \t]{0,2}(\d{1,12})(?![\w.])",
     re.I,
 )
+"""A step; ``batch 32`` without a mark is a size or a label."""
+_BAR = re.compile(
+    rb"(?P<other>(?<!\w)\w{0,40}(?:epoch|acc|mem)\w{0,40}"
+    rb"(?:[ \t][a-z]{1,20}){0,3}[ \t:=#(\[]{0,4})?"
+    rb"(?<![\w./])(\d{1,12})/\d{1,12}(?![\w./])",
+    re.I,
+)
+"""A bar, as in ``60/1000 [``; with ``other``, a fraction of something that is no step."""
 
 
 def memory_watch(
@@ -227,7 +235,14 @@ class MemoryWatch:
 
 def _step(event: Output) -> int | None:
     """Return the newest step that an event names; None if it names none."""
-    found = None
-    for match in _STEP.finditer(event.data[-_END:] + event.tail[-_END:]):
-        found = match
-    return int(cast(bytes, found[1] or found[2])) if found else None
+    lines = re.split(rb"[\r\n]+", event.data[-_END:] + event.tail[-_END:])
+    return next((step for line in reversed(lines) if (step := _of_line(line)) is not None), None)
+
+
+def _of_line(line: bytes) -> int | None:
+    """Return the step that a line names; the place of a bar counts only if it names none."""
+    if named := _STEP.findall(line):
+        found = min(named, key=lambda one: _NAMES.index((one[0] or one[1]).lower()))
+        return int(found[2])
+    bars = [int(one[2]) for one in _BAR.finditer(line) if not one["other"]]
+    return bars[-1] if bars else None

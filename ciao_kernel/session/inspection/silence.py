@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from ciao_kernel.background import cancel_all, start_background
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.magics import stored_header
-from ciao_kernel.model import Event, Job, Notice, Output, State, Status
+from ciao_kernel.model import Event, Job, Notice, Output, Replica, State, Status
 from ciao_kernel.model.stacks import ReplicaStacks
 from ciao_kernel.model.status import QUEUED, SUSPENDED
 from ciao_kernel.model.times import span
@@ -78,11 +78,17 @@ class SilenceWatch:
         self._limit, self._deadline, self._clock = limit, deadline, clock
         self._began = clock()
         self._heard: float | None = None
+        """When a silence began: at the last line, or when a replica began to run after it."""
         self._longest = 0.0
         self._counts = True
         """Whether the program has run, and nobody has waited at a prompt, since the last line."""
         self._lines = asyncio.Event()
+        """Set when a silence begins."""
         self._running = True
+        self._spoken = False
+        """Whether any line has come."""
+        self._started: set[Replica] = set()
+        """Replicas that have run."""
         self._tries = 1
         self._held = False
         """Whether the job waits in a queue, or is suspended."""
@@ -105,7 +111,7 @@ class SilenceWatch:
         if isinstance(event, Status):
             self._note_status(event)
         elif isinstance(event, Output) and (event.data or event.tail):
-            now = self._clock()
+            now, self._spoken = self._clock(), True
             self.note_pause()
             if self._heard is not None and self._counts:
                 self._longest = max(self._longest, now - self._heard)
@@ -123,10 +129,15 @@ class SilenceWatch:
         again, self._tries = status.tries > self._tries, max(self._tries, status.tries)
         held = status.state is State.PENDING and status.reason in (QUEUED, SUSPENDED)
         released, self._held = self._held and not held, held
-        if self._heard is not None and (again or (self._running and not ran)):
+        started = {one.replica for one in status.replicas if one.state is not State.PENDING}
+        is_more, self._started = not started <= self._started, self._started | started
+        # Before the first line, replicas that run may wait for one whose image is pulled.
+        waits = not self._spoken and len(started) < len(status.replicas)
+        begins = self._running and not waits and (not ran or is_more or self._heard is None)
+        if again or begins:
             self._heard = self._clock()
             self._lines.set()  # the wait for the next line counts from here
-        if again or not self._running:
+        if again or begins or not self._running:
             self._counts = False
         if self._job.on_cluster and not status.state.over and (again or released):
             self._begun, self._at_deadline = time.time(), ""
@@ -134,7 +145,7 @@ class SilenceWatch:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the last line, or since the begin if there was none."""
+        """Seconds since the last line or start of a replica, or since the begin if none was."""
         return self._clock() - (self._began if self._heard is None else self._heard)
 
     @contextlib.asynccontextmanager
@@ -186,7 +197,7 @@ class SilenceWatch:
             await self._begins.wait()
 
     async def _watch(self) -> None:
-        await self._lines.wait()  # before the first line an image is pulled, for example
+        await self._lines.wait()  # before the start an image is pulled, for example
         while True:
             self._lines.clear()
             if await self._is_silent(self._apart):
@@ -230,18 +241,24 @@ class SilenceWatch:
             try:
                 found = await query.ask(self._backend, self._job)
             except CiaoError as error:
-                if known or not await self._is_silent(0.0):
+                if known or not self._spoken or not await self._is_silent(0.0):
                     return
                 text = f"{self._job.name} has not written a line for {span(self.silent_for)}."
                 self._show(Notice(f"{text} Where its replicas stand is unknown: {error.message}"))
                 return
-            if not positions.answered(found) or self._lines.is_set():
+            if self._lines.is_set():
                 return
-            if any(positions.same_place(one, found) for one in known):
+            if not positions.answered(found):
+                if self._spoken:
+                    return
+                known = []  # a program that hangs in its first seconds may have no Python yet
+            elif any(positions.same_place(one, found) for one in known):
                 self._show(Notice(self._text(found, self.silent_for)))
                 return
-            known = [*known, found][-_KEPT:]
+            else:
+                known = [*known, found][-_KEPT:]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._lines.wait()
-            pause = min(2 * pause, 20 * self._apart) if len(known) > 2 else pause
+            if not known or len(known) > 2:
+                pause = min(2 * pause, 20 * self._apart)

@@ -13,7 +13,7 @@ import pytest
 from ciao_kernel.commands import Caller, execute
 from ciao_kernel.display import flame
 from ciao_kernel.errors import UsageError
-from ciao_kernel.model import Profile
+from ciao_kernel.model import Job, Profile
 from ciao_kernel.session.inspection import picture, query
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.warm.pool import WarmPool
@@ -74,11 +74,26 @@ async def profiled(session: Session, *words: str) -> Profile:
     return made
 
 
+async def until_they_stand(session: Session, job: Job, *patterns: str) -> None:
+    """Wait until the picture of a job has these lines; a busy process may answer late."""
+    backend, _, _ = await session.find(job.name)
+    async with asyncio.timeout(60):
+        text = ""
+        while not all(re.search(line, text) for line in patterns):
+            text = picture.text(job, await query.ask(backend, job))
+
+
 @pytest.mark.stands_for("operators")
 def test_calls_in_c_of_one_replica_or_of_all(jobs: Place) -> None:
+    stands = (
+        rf"worker-0  line {IN_C} in work \(in C\) +hashlib",
+        rf"worker-1  line {ASLEEP} +time.sleep\(1000\)",
+    )
+
     async def look(session: Session, display: Recorder) -> None:
         assert display.job
         name = display.job.name
+        await until_they_stand(session, display.job, *stands)
         one = await profiled(session, f"{name}/worker-0", "--seconds", "1")
         assert re.fullmatch(rf"profile of {name}: 1 s, \d+ samples of worker-0", one.title)
         (call,) = one.tree.calls
@@ -119,6 +134,7 @@ def test_a_run_in_warm_replicas_is_seen_below_the_agent(jobs: Place) -> None:
     async def look(session: Session, display: Recorder) -> None:
         assert display.job
         name = display.job.name
+        await until_they_stand(session, display.job, *stands)
         for _ in range(2):  # as the cell knows the job, and as another terminal finds it
             made = await profiled(session, f"{name}/worker-0", "--seconds", "1")
             (call,) = made.tree.calls
@@ -126,12 +142,9 @@ def test_a_run_in_warm_replicas_is_seen_below_the_agent(jobs: Place) -> None:
                 f"line {IN_C + 5}",
                 f"line {IN_C + 1} in work",
             ]
-            backend, job, _ = await session.find(name)
+            _, job, _ = await session.find(name)
             for one in (job, display.job):
-                async with asyncio.timeout(60):  # a busy process may answer with the next picture
-                    text = ""
-                    while not all(re.search(line, text) for line in stands):
-                        text = picture.text(one, await query.ask(backend, one))
+                await until_they_stand(session, one, *stands)
             session = jobs.session()
 
     running(

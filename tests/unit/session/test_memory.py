@@ -321,6 +321,13 @@ def test_the_series_of_a_container_begins_with_its_first_reading() -> None:
         (b"it begins\n", None),
         (b"2026/01/02 10:00 steps: 9 1.5/3\n", None),
         (b"global_step 5, step time 9\n", 5),
+        (b"step 60 epoch 1/3 loss 0.3\n", 60),
+        (b"step=60 acc 9900/10000\n", 60),
+        (b"[rank 0] step 60 mem 3/80\n", 60),
+        (b"step 60 batch 3/80\n", 60),
+        (b"60/1000 [00:01<00:05, 2.00it/s, val_acc=9/10]\n", 60),
+        (b"step 60\nEpoch [1/3], accuracy: 9/10\n", 60),
+        (b" 5/10 [00:01]\r 6/10 [00:02]\r", 6),
     ],
 )
 def test_the_step_of_a_line(data: bytes, step: int | None) -> None:

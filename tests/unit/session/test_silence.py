@@ -72,6 +72,7 @@ class Watched:
         clock: Callable[[], float] = time.monotonic,
         created: float = 0.0,
         kind_of_place: str = "folder",
+        status: Status = RUNNING,
     ) -> None:
         self.shown: list[Event] = []
         job = Job(
@@ -79,7 +80,7 @@ class Watched:
             kind_of_place=kind_of_place,
         )  # fmt: skip
         self.watch = SilenceWatch(job, backend, self.shown.append, limit, deadline, clock)  # type: ignore[arg-type]
-        self.watch.note(RUNNING)
+        self.watch.note(status)
 
     @property
     def texts(self) -> list[str]:
@@ -120,12 +121,12 @@ def test_a_replica_that_moves_is_left_alone_until_it_stands_still() -> None:
 @pytest.mark.parametrize(
     "prepare",
     [
-        lambda watch: None,  # no line was written yet
+        lambda watch: watch.note(Status(State.PENDING, ())),  # an image is pulled
         lambda watch: (watch.note(LINE), watch.note(Status(State.FAILED, ()))),
         lambda watch: (watch.note(LINE), watch.note(Status(State.RUNNING, (), decided=True))),
         lambda watch: [watch.note(one) for one in (LINE,)] and setattr(watch, "_longest", 60.0),
     ],
-    ids=["before-a-line", "over", "decided", "usual-pause"],
+    ids=["pending", "over", "decided", "usual-pause"],
 )
 def test_a_silence_that_is_usual_is_not_told(prepare: Callable[[SilenceWatch], object]) -> None:
     backend = Backend(5)
@@ -139,6 +140,63 @@ def test_a_silence_that_is_usual_is_not_told(prepare: Callable[[SilenceWatch], o
 
     assert asyncio.run(main()) == []
     assert backend.asked == 0
+
+
+def test_a_job_that_has_only_begun_shows_one_notice_and_none_while_it_is_pending() -> None:
+    """Ranks that wait for each other before they have written a line."""
+    backend = Backend(5)
+
+    async def main() -> list[str]:
+        made = Watched(backend, status=Status(State.PENDING, ()))
+        async with made.watch.watching():
+            await asyncio.sleep(0.5)
+            assert not backend.asked
+            made.watch.note(RUNNING)
+            await wait(lambda: made.texts)
+            made.watch.note(RUNNING)
+            await asyncio.sleep(0.5)
+        return made.texts
+
+    assert len(asyncio.run(main())) == 1
+    assert backend.asked == 2
+
+
+def test_before_the_first_line_the_silence_counts_from_the_newest_start() -> None:
+    clock = Clock()
+    watch = Watched(Backend(5), limit=300.0, clock=clock, status=of_replicas("r.")).watch
+    clock.now = 200.0
+    watch.note(of_replicas("rr"))  # the image of a replica took long
+    clock.now = 250.0
+    watch.note(of_replicas("rr"))
+    watch.note(of_replicas("r."))  # it starts again, which is no first start
+    watch.note(of_replicas("rr"))
+    assert watch.silent_for == 50.0
+    watch.note(LINE)
+    assert watch._longest == 0.0, "the start is no measure of how the program writes"
+
+
+def test_replicas_that_wait_for_one_without_a_node_are_not_shown() -> None:
+    """They have written nothing yet; the table says for what it waits."""
+    backend = Backend(5)
+
+    async def main() -> list[str]:
+        made = Watched(backend, status=of_replicas(".."))
+        async with made.watch.watching():
+            made.watch.note(of_replicas("r."))
+            await asyncio.sleep(0.5)
+            assert not backend.asked
+            made.watch.note(of_replicas("rr"))
+            await wait(lambda: made.texts)
+        return made.texts
+
+    assert len(asyncio.run(main())) == 1
+
+
+def of_replicas(states: str) -> Status:
+    """A status of a job: ``r`` is a replica that runs, ``.`` one that is pending."""
+    of = {"r": State.RUNNING, ".": State.PENDING}
+    found = (ReplicaStatus(Replica("worker", at), of[one]) for at, one in enumerate(states))
+    return Status(State.RUNNING, tuple(found))
 
 
 def test_a_prompt_delays_the_notice_until_after_its_end() -> None:
@@ -373,9 +431,14 @@ def test_the_stop_of_a_job_that_writes_shows_nothing() -> None:
     assert backend.asked == 0
 
 
+def fast() -> float:
+    """A clock for which a job is silent for long at once."""
+    return 1000 * time.monotonic()
+
+
 def test_the_picture_before_a_deadline_is_shown_after_it() -> None:
     async def main(reason: str) -> list[str]:
-        made = Watched(Backend(5), limit=0.1, deadline=2.0)
+        made = Watched(Backend(5), limit=0.0, deadline=2.0, clock=fast)
         async with made.watch.watching():
             await wait(lambda: made.watch._at_deadline)
         made.watch.show_after_deadline(Status(State.FAILED, (), reason=reason))
@@ -390,7 +453,7 @@ def picture_after(status: Status) -> list[str]:
     """What is shown after the end of a job of which there is a picture."""
 
     async def main() -> list[str]:
-        made = Watched(Backend(5), limit=0.1, deadline=1.6)
+        made = Watched(Backend(5), limit=0.0, deadline=1.6, clock=fast)
         async with made.watch.watching():
             await wait(lambda: made.watch._at_deadline)
         made.watch.show_after_deadline(status)
@@ -441,7 +504,8 @@ def test_on_a_cluster_the_deadline_counts_from_the_last_start(status: Status) ->
 
     async def main(kind_of_place: str) -> tuple[int, int]:
         backend = Backend(5)
-        made = Watched(backend, 0.1, 60.0, created=time.time() - 58.4, kind_of_place=kind_of_place)
+        created = time.time() - 57.5
+        made = Watched(backend, 0.0, 60.0, fast, created=created, kind_of_place=kind_of_place)
         async with made.watch.watching():
             await wait(lambda: made.watch._at_deadline)
             made.watch.note(status)
@@ -455,7 +519,8 @@ def test_on_a_cluster_the_deadline_counts_from_the_last_start(status: Status) ->
 
 def test_a_job_that_is_admitted_late_has_a_picture_of_its_deadline() -> None:
     async def main() -> list[str]:
-        made = Watched(Backend(5), 0.1, 1.7, created=time.time() - 60, kind_of_place="namespace")
+        created = time.time() - 60
+        made = Watched(Backend(5), 0.0, 1.7, fast, created=created, kind_of_place="namespace")
         made.watch.note(Status(State.PENDING, (), reason=QUEUED))
         async with made.watch.watching():
             await asyncio.sleep(0.2)  # the deadline of a job that was never in a queue is over
