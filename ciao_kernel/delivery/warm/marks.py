@@ -13,7 +13,11 @@ from typing import Any
 
 _ANY = re.compile(rb"\x1eciao:[0-9a-f]{16} \{")
 """A marker of some session, for readers that do not know which one."""
-_STAMPED = re.compile(rb"^(?:[0-9T:.Z+-]+ )?\x1eciao:[0-9a-f]{16} \{[^\n]*\n?", re.MULTILINE)
+_STAMP = rb"(?:[0-9T:.Z+-]{20,40} )?"
+_STAMPED = re.compile(
+    rb"^(?:" + _STAMP + rb"\n)?" + _STAMP + rb"\x1eciao:[0-9a-f]{16} \{[^\n]*\n?", re.MULTILINE
+)
+"""With the empty line before it; each line may have its time before it."""
 
 
 def marker(nonce: str) -> bytes:

@@ -62,7 +62,7 @@ def pack(source: Source, spec: JobSpec) -> Packed:
             "Mount the data with %volume, or leave %warm out.",
             directive="warm",
         )
-    texts: list[str] = []
+    texts: dict[str, str] = {}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         if OUTPUT_FOLDER in spec.outputs:
@@ -74,15 +74,14 @@ def pack(source: Source, spec: JobSpec) -> Packed:
             entry = tarfile.TarInfo(file.path)
             entry.size, entry.mode = len(data), mode
             archive.addfile(entry, io.BytesIO(data))
-            if file is source.entry or file in source.modules:
-                texts.append(data.decode("utf-8", "replace"))
-    found = ahead.read(texts[0])
-    # Of modules only the text is asked: what they set is not known, so nothing is learned then.
-    quiet = not any("environ" in text or "putenv" in text for text in texts[1:])
+            if file is source.entry or _is_module(file, source):
+                texts[file.path] = data.decode("utf-8", "replace")
+    modules = {path: text for path, text in texts.items() if path != source.entry.path}
+    found = ahead.read(texts[source.entry.path], modules)
     variables = dict(spec.env)
     known = {*variables, *ALWAYS, *UNLESS_SET}
     environment = {
-        **{name: value for name, value in spec.env if ahead.is_early(name, texts)},
+        **{name: value for name, value in spec.env if ahead.is_early(name, list(texts.values()))},
         **{name: value for name, value in found.defaults.items() if name not in known},
         **found.variables,
     }
@@ -92,8 +91,14 @@ def pack(source: Source, spec: JobSpec) -> Packed:
         environment,
         tuple(sorted(source.imports & ahead.HEAVY)),
         found.doubt,
-        found.learns and quiet,
+        found.learns,
     )
+
+
+def _is_module(file: SourceFile, source: Source) -> bool:
+    """Return whether the program imports a file; %files may name it too."""
+    name = file.path.partition("/")[0].removesuffix(".py")
+    return file in source.modules or (file.path.endswith(".py") and name in source.imports)
 
 
 def _content(file: SourceFile) -> tuple[bytes, int]:

@@ -12,6 +12,7 @@ PARTS = (
     "forking",
     "server",
     "marked_lines",
+    "rank_sign",
     "learned_names",
     "ending",
     "program",

@@ -241,11 +241,11 @@ class WarmBackend:
         used, run = self._used, self._run
         assert used is not None
         assert run is not None
-        stop_certain()
         if used.run is run:
-            await used.stop(reason)
+            await used.stop(reason, stop_certain)
         elif not run.sent:  # the replicas cannot start
-            await self._inner.stop(used.job, reason)
+            await self._inner.stop(used.job, reason, stop_certain=stop_certain)
+        stop_certain()  # it may have been over before
 
     async def delete(self, job: Job) -> None:
         """End the replicas, and remove all that the job left."""

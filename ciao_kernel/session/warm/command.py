@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ciao_kernel.delivery import checkpoints
+from ciao_kernel.delivery import checkpoints, volume_variables
 from ciao_kernel.delivery.output import results
 from ciao_kernel.model import Address, Replica
 from ciao_kernel.plugins import Forkable
@@ -30,12 +30,16 @@ def command(
     framework = run.plan.framework
     assert isinstance(framework, Forkable)  # other ones are refused before
     own = framework.processes(spec, replica, addresses)
-    variables = results.output_folder(spec, run.job.workdir) | dict(spec.env)
+    place = run.job.workdir
+    variables = volume_variables.variables(spec.seen_by(replica.role), place, run.plan.source)
+    variables |= results.output_folder(spec, place) | dict(spec.env)
     environment = dict(packed.environment)
     defaults = {_THREADS: "1"} if len(own) > 1 else {}  # as torchrun does
     if defaults and _THREADS in variables:
         environment.setdefault(_THREADS, variables[_THREADS])
-    folders = [one.where for one in spec.volumes_of(replica.role) if not one.is_absolute]
+    # The folder of a run is shared here, and the first replica to unpack links for all of them.
+    volumes = spec.all_volumes if here else spec.volumes_of(replica.role)
+    folders = list(dict.fromkeys(one.where for one in volumes if not one.is_absolute))
     if spec.checkpoint is not None:
         folders.append(checkpoints.WHERE)
     return {

@@ -70,18 +70,24 @@ class Feeder:
         text = f"the run could not be started in {names}: {why}"
         return BackendError(text, "The replicas are ended; run the cell again.")
 
-    async def stop(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
+    async def stop(
+        self, run: Run, replicas: Callable[[], list[Replica]], sent: Callable[[], None]
+    ) -> None:
         """Stop a run in some replicas, again until it has ended there.
 
         Args:
             run: The run.
             replicas: Returns those in which it has not.
+            sent: Called each time when all could be told so.
         """
         stop = {"op": "stop", "id": run.number, "grace": self._grace, "drop": run.dropped}
         for _ in range(_TRIES):
             if not (left := replicas()):
                 return
-            await asyncio.gather(*(self._send(one, stop) for one in left), return_exceptions=True)
+            stops = (self._send(one, stop) for one in left)
+            answers = await asyncio.gather(*stops, return_exceptions=True)
+            if not any(isinstance(one, BaseException) for one in answers):
+                sent()
             if await _is_over(run):
                 return
 

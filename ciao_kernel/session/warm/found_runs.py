@@ -64,10 +64,11 @@ async def find(backend: Backend, job: Job) -> FoundRuns:
     if not warm.is_warm(job.header) or not job.replicas:
         return FoundRuns(job, 0, job.workdir)
     data = await backend.log(job, job.replicas[0])
-    return await asyncio.to_thread(_found, job, data)
+    return await asyncio.to_thread(of_log, job, data)
 
 
-def _found(job: Job, data: bytes) -> FoundRuns:
+def of_log(job: Job, data: bytes) -> FoundRuns:
+    """Return the runs of a warm job by the whole log of its first replica."""
     # A pod's log may have lost its beginning, with the marker of the folder.
     newest, root = 0, ROOT if job.on_cluster else job.workdir
     for part in MarkReader().read(data):

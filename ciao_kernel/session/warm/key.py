@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 
-from ciao_kernel.config import Settings
+from ciao_kernel.config import Settings, shown_name
 from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.model import DryRun, JobSpec
 from ciao_kernel.plugins import Plan
@@ -17,6 +17,13 @@ _REQUIREMENTS, _DOCKERFILE = "build.requirements", "build.dockerfile"
 _FILES = (_REQUIREMENTS, "build.conda_env", _DOCKERFILE, "cluster.pod_patch")
 _BUILDS = "kubernetes"
 """The backend on which ``%dockerfile`` has an effect."""
+_OF_CELLS = ("color", "lines", "usage", "output_rate", "output_limit", "line_limit", "silence")
+_OF_KERNELS = ("shutdown_wait", "tensorboard_url")
+_OF_RUNS = ("fetch_limit",)  # each brings its own
+_BEFORE = ("local_replicas", "cache_days", "build_deadline", "build_cpu", "build_memory")
+_RESOLVED = ("backend", "framework")  # other properties of a key have what they lead to
+_OTHERS = (*_OF_CELLS, *_OF_KERNELS, *_OF_RUNS, *_BEFORE, *_RESOLVED, "origins")
+"""Settings that reach neither the replicas nor their pods, nor those who follow them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +43,9 @@ class Key:
             return ""
         if names := [f"%{name}" for name in dict.fromkeys(_different(self, other, table))]:
             return " and ".join(names)
-        if self.settings != other.settings:
-            return "a setting"
+        for name in (one.name for one in fields(Settings)):
+            if getattr(self.settings, name) != getattr(other.settings, name):
+                return f"the setting {shown_name(name)}"
         return "the folder of the notebook" if self.folder != other.folder else "its header"
 
 
@@ -54,7 +62,7 @@ def key_of(plan: Plan, settings: Settings, backend: str) -> Key:
     """
     contents = (_content(field, plan, backend) for field in _FILES)
     digests = tuple(hashlib.sha256(one).hexdigest() for one in contents)
-    return Key(_fixed(plan.spec), settings, backend, plan.folder, digests)
+    return Key(_fixed(plan.spec), _fixed_settings(settings), backend, plan.folder, digests)
 
 
 def _content(field: str, plan: Plan, backend: str) -> bytes:
@@ -91,6 +99,12 @@ def _fixed(spec: JobSpec) -> JobSpec:
         warm=None,
         dryrun=DryRun.NO,
     )
+
+
+def _fixed_settings(settings: Settings) -> Settings:
+    """Return settings without what may differ between two runs."""
+    built_in = Settings()
+    return replace(settings, **{name: getattr(built_in, name) for name in _OTHERS})
 
 
 def _different(one: Key, other: Key, table: Table) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ciao_kernel import log
 from ciao_kernel.background import cancel_all
-from ciao_kernel.errors import BackendError, CiaoError
+from ciao_kernel.errors import BackendError, CiaoError, JobError, NoSuchJob
 from ciao_kernel.model import Job, Notice, Output, Replica, State, Status
 from ciao_kernel.plugins import Backend, Feeding
 from ciao_kernel.session.warm import lost_replicas
@@ -67,6 +67,8 @@ class Parked:
         self.loop = asyncio.get_running_loop()
         self.runs = 0
         self._lost = self._unfollowed = False
+        self._unseen = False
+        """True if idle replicas may still be there, although their job cannot be followed."""
         self._told = False
         self.run: Run | None = None
         self._last: Status | None = None
@@ -93,7 +95,7 @@ class Parked:
     @property
     def holds_room(self) -> bool:
         """True if some replicas may still hold what they asked for."""
-        return not self._unfollowed
+        return self._unseen or not self._unfollowed
 
     @property
     def grace(self) -> float:
@@ -112,7 +114,9 @@ class Parked:
 
     @property
     def farewell(self) -> str:
-        """The sentence that the replicas have ended, without its full stop."""
+        """The sentence that the replicas are not used any more, without its full stop."""
+        if self._unseen:
+            return f"the warm replicas of {self.job.name} could not be followed any more"
         why = self._expiry.why(over=self.over)
         return f"the warm replicas of {self.job.name} have ended{why}"
 
@@ -134,10 +138,14 @@ class Parked:
             run.locate(self._last)
         self._send_when_ready()
 
-    async def stop(self, reason: str) -> None:
+    async def stop(self, reason: str, stop_certain: Callable[[], None]) -> None:
         """End the processes of the active run, and wait for their end; the replicas stay.
 
         A run that was not sent yet, and one that does not end, are ended with their job.
+
+        Args:
+            reason: Reason shown to the user.
+            stop_certain: Called as soon as the processes end also without this one.
         """
         run = self.run
         if run is None:
@@ -145,15 +153,15 @@ class Parked:
         run.dropped = True
         run.decide(State.STOPPED, "StoppedByUser", reason)
         if not run.sent:
-            await self._end_job(reason)
+            await self._end_job(reason, stop_certain)
             return
         self._run_end.cancel_bringing()
-        self._run_end.stop(run, lambda: run.active)
+        self._run_end.stop(run, lambda: run.active, stop_certain)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace + _ENDING):
                 await run.over.wait()
                 return
-        await self._end_job(reason)
+        await self._end_job(reason, stop_certain)
 
     async def end(self) -> None:
         """End the replicas; an active run is left as an ordinary job."""
@@ -163,8 +171,11 @@ class Parked:
 
     def let_go(self) -> None:
         """Tell replicas that nobody needs them, if they should still be there."""
-        # Those of another loop, as of a subshell that has ended, end by their lease.
-        if not self.over and self.loop is asyncio.get_running_loop():
+        if self.loop is not asyncio.get_running_loop():
+            return  # those of another loop, as of a subshell that has ended, end by their lease
+        if self._unseen:
+            self._start(self._end_lost_job("its replicas could not be followed any more"))
+        elif not self.over:
             self._start(self._feeder.send_bye())
 
     async def close(self) -> None:
@@ -173,8 +184,8 @@ class Parked:
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         await cancel_all(tasks)
 
-    async def _end_job(self, reason: str) -> None:
-        await self._backend.stop(self.job, reason)
+    async def _end_job(self, reason: str, stop_certain: Callable[[], None] = lambda: None) -> None:
+        await self._backend.stop(self.job, reason, stop_certain=stop_certain)
 
     # ------------------------------------------------------------------------- what is heard
 
@@ -202,6 +213,9 @@ class Parked:
             fault = error
         finally:
             self._unfollowed = True
+            run = self.run  # while its program runs, the job is left as any that cannot be followed
+            idle = run is None or not run.sent or run.programs_over
+            self._unseen = idle and not isinstance(fault, JobError | NoSuchJob)
             if self.run is not None and not self.run.over.is_set():
                 self._lose_replicas(self.run, fault)
             self._release()
@@ -219,15 +233,9 @@ class Parked:
         run.finish()
 
     def _lose_runs(self, why: str) -> None:
-        """End the job, because replicas were started again: they lack the run, others wait in it.
-
-        The replicas are kept no longer, so the next cell starts new ones at once.
-        """
+        """End the job, because replicas were started again: they lack the run, others wait."""
         run = self.run
-        self._release()
-        self._lost = True
-        self._states.ready.clear()
-        self._start(self._end_lost_job(why))
+        self._give_up(why)
         if run is None:
             return
         if run.state.over:
@@ -236,16 +244,24 @@ class Parked:
         else:
             run.fail(lost_replicas.replaced(self.job, why))
 
+    def _give_up(self, why: str) -> None:
+        """End the job; the replicas are not kept, so the next cell starts new ones at once."""
+        self._release()
+        self._lost = True
+        self._states.ready.clear()
+        self._start(self._end_lost_job(why))
+
     async def _end_lost_job(self, why: str) -> None:
-        with log.ignored(_log, "ending warm replicas that were started again", Exception):
+        with log.ignored(_log, "ending warm replicas that take no run", Exception):
             await self._end_job(why)
 
     def _hear_status(self, status: Status) -> None:
-        run, self._last = self.run, status
+        run, before, self._last = self.run, self._last, status
         if not status.state.over:
+            ran = before is not None and before.state is State.RUNNING
             if run is not None and not run.sent:
                 run.show(status)
-            elif run is not None and run.is_cut and status.state is State.PENDING:
+            elif status.state is State.PENDING and (ran if run is None else run.is_cut):
                 self._lose_runs(f"the replicas were ended ({status.reason or 'Pending'})")
             return
         if run is None:
@@ -349,10 +365,11 @@ class Parked:
 
     async def _send_run(self, run: Run) -> None:
         fault = await self._feeder.start(run, self._states.ready)
-        if fault is not None:
-            run.fail(fault)
-            if isinstance(fault, BackendError):
-                await self._end_job("a run could not be started")
+        if fault is None:
+            return
+        if isinstance(fault, BackendError):
+            self._give_up("a run could not be started")
+        run.fail(fault)
 
     async def _ping(self, pause: float) -> None:
         while True:

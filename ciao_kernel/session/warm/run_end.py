@@ -43,9 +43,14 @@ class RunEnd:
         self._bringing: asyncio.Task[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
 
-    def stop(self, run: Run, replicas: Callable[[], list[Replica]]) -> None:
-        """End the processes of a run in some replicas."""
-        self._start(self._feeder.stop(run, replicas))
+    def stop(
+        self,
+        run: Run,
+        replicas: Callable[[], list[Replica]],
+        sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """End the processes of a run in some replicas; the parameters are those of the feeder's."""
+        self._start(self._feeder.stop(run, replicas, sent))
 
     def end_others(self, run: Run) -> None:
         """End the other replicas of a run that is decided."""
@@ -104,6 +109,8 @@ class RunEnd:
         self._bringing = None
         if run.over.is_set():
             return  # with its replicas
+        if not run.brings:  # else they have heard it from those who fetch its files
+            self._start(self._feeder.ping(self._job.replicas))  # its end has been seen
         self._expiry.rest()
         stay = self._release()
         if run.number == 1 and run.state is not State.STOPPED and stay:

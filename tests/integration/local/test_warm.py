@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ciao_kernel.backends.local.inspection import stacks
 from ciao_kernel.commands import Caller, execute
 from ciao_kernel.delivery.output import results
 from ciao_kernel.errors import BackendError, JobFailed, JobLost, JobStopped, UsageError
@@ -87,6 +88,25 @@ def test_an_edited_cell_runs_in_the_same_replicas(jobs: Place, kernel: Kernel) -
         assert (Path(first.job.place) / "made.txt").exists(), "the files of each run are kept"
         assert "stay warm" in first.display.notices
         assert "stay warm" not in second.display.notices
+
+    kernel(body)
+
+
+def test_each_run_with_a_folder_input_finds_its_own(jobs: Place, kernel: Kernel) -> None:
+    async def body(session: Session) -> None:
+        jobs.write("input/train.csv", "one")
+        program = "import os\nplace = os.environ.get('CIAO_INPUT')\n"
+        program += "print(place and open(place + '/train.csv').read(), place)\n"
+        ended = [
+            await jobs.ended(f"{HEAD}{files}{program}", session)
+            for files in ("", "%files=input/\n", "")
+        ]
+        assert [one.error for one in ended] == [None] * 3
+        assert [one.display.data("worker-0").decode().strip() for one in ended] == [
+            "None None",
+            f"one {ended[1].job.workdir}/input",
+            "None None",
+        ]
 
     kernel(body)
 
@@ -378,17 +398,21 @@ def test_gpus_of_another_job_are_taken_for_a_warm_cell_too(jobs: Place, kernel: 
 @pytest.mark.second("faults")
 def test_variables_before_an_import_are_there_in_time(jobs: Place, kernel: Kernel) -> None:
     jobs.write("numpy.py", "import os\nfound = os.environ.get('KERAS_BACKEND')")
+    jobs.write("conf.py", "import os\nos.environ['KERAS_BACKEND'] = '4'")
 
     async def body(session: Session) -> None:
-        found = []
-        for lines in ("", "os.environ['KERAS_BACKEND'] = '3'\n", "", "os.environ.pop('A', 0)\n"):
+        found, notices = [], ""
+        texts = ["", "os.environ['KERAS_BACKEND'] = '3'\n", "", "os.environ.pop('A', 0)\n"]
+        for lines in (*texts, "import conf\n"):
             program = (
                 f"import os\n{lines}import numpy\nprint('found', os.environ.get('KERAS_BACKEND'))"
             )
             ended = await jobs.ended(HEAD + program, session)
             found.append(ended.display.data("worker-0").decode().split()[-1])
-        assert found == ["None", "3", "None", "None"]
-        assert "a fresh interpreter: line 5 changes the environment" in ended.display.notices
+            notices += ended.display.notices
+        assert found == ["None", "3", "None", "None", "4"]
+        assert "a fresh interpreter: line 5 changes the environment" in notices
+        assert "a fresh interpreter: conf.py changes the environment" in notices
 
     kernel(body)
 
@@ -415,7 +439,11 @@ def test_deleted_replicas_are_replaced_by_new_ones(jobs: Place, kernel: Kernel) 
 
 
 @pytest.mark.second("faults")
-def test_idle_replicas_are_said_to_wait_and_take_commands(jobs: Place, kernel: Kernel) -> None:
+def test_idle_replicas_are_said_to_wait_and_take_commands(
+    jobs: Place, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "_PATIENCE", 10.0)
+
     async def body(session: Session) -> None:
         name = (await jobs.ended(HEAD + WHO, session)).job.name
         texts: list[str] = []
@@ -519,6 +547,22 @@ def test_idle_replicas_end_by_themselves(jobs: Place, kernel: Kernel) -> None:
 
 
 @pytest.mark.second("faults")
+def test_idle_replicas_of_a_kernel_that_is_there_end_without_a_failure(
+    jobs: Place, kernel: Kernel
+) -> None:
+    """The exit code of the last run is that of a job whose kernel has not seen it."""
+
+    async def body(session: Session) -> None:
+        failed = await jobs.ended("%framework=python\n%warm=10s\nraise SystemExit(3)\n", session)
+        assert isinstance(failed.error, JobFailed)
+        await wait(lambda: not jobs.alive())
+        _, status = await session.backend("local").find(failed.job.name)
+        assert status.state is State.SUCCEEDED
+
+    kernel(body)
+
+
+@pytest.mark.second("faults")
 def test_a_job_deleted_in_a_run_is_a_stopped_run(jobs: Place, kernel: Kernel) -> None:
     async def body(session: Session) -> None:
         display = Recorder()
@@ -532,6 +576,35 @@ def test_a_job_deleted_in_a_run_is_a_stopped_run(jobs: Place, kernel: Kernel) ->
         await session.backend("local").delete(display.job)
         with pytest.raises(JobStopped):
             await running
+
+    kernel(body)
+
+
+def test_attach_to_idle_replicas_shows_the_newest_run_and_ends_as_it_did(
+    jobs: Place, kernel: Kernel
+) -> None:
+    async def body(session: Session) -> None:
+        good = await jobs.ended(HEAD + "print('one')\n", session)
+        display, texts = Recorder(), list[str]()
+        caller = Caller(session, display, texts.append, jobs.folder)
+        await execute(["attach"], caller)
+        assert display.data("worker-0") == display.data("worker-1") == b"one\n"
+        program = (
+            "import os, time\nprint('two', flush=True)\nif os.environ['RANK'] == '0':\n"
+            "    open('printed', 'w').close()\n    time.sleep(1000)\n"
+            "while not os.path.exists('printed'):\n    time.sleep(0.01)\nraise SystemExit(3)\n"
+        )
+        await jobs.ended(HEAD + program, session)
+        display = Recorder()
+        with pytest.raises(JobFailed, match="worker-1 ended with exit code 3"):
+            await execute(
+                ["attach", good.job.name], Caller(session, display, texts.append, jobs.folder)
+            )
+        assert display.data("worker-0") == display.data("worker-1") == b"two\n"
+        assert display.state("worker-0") is State.STOPPED
+        assert "this is run 2, which is over" in display.notices
+        again = await jobs.ended(HEAD + "print('three')\n", session)
+        assert again.job.warm_run == 3, "the replicas still wait"
 
     kernel(body)
 
@@ -553,6 +626,12 @@ def test_logs_are_told_apart_by_run_and_have_no_markers(jobs: Place, kernel: Ker
         assert plain[1] == ["[worker-1] number 2"]
         assert plain[2] == [f"[worker-0] number {number}" for number in (1, 2, 3)]
         assert plain[3] == ["[worker-1] number 3"]
+        texts.clear()
+        await execute(["logs", name, "--run", "2", "--tail", "0"], caller)
+        for number in ("9", "0", "-1"):
+            with pytest.raises(UsageError, match=f"has no run {number}: its runs are 1 to 3"):
+                await execute(["logs", name, "--run", number], caller)
+        assert not texts
         log = Path(ended.display.status.replicas[0].log).read_text()
         assert re.findall("^number .*$", log, re.MULTILINE) == ["number 1", "number 2", "number 3"]
         display = Recorder()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.delivery import replica_files, replica_program
-from ciao_kernel.delivery.inspection import process_state
+from ciao_kernel.delivery.inspection import process_state, sampler, stack_reader
 from ciao_kernel.delivery.output import keeper_program, results
 from ciao_kernel.delivery.output.log_lines import LogReader
 from ciao_kernel.delivery.transfers import messages
@@ -322,6 +322,36 @@ time.sleep(1000)
     assert sorted(text.splitlines()) == sorted(wanted)
 
 
+@pytest.mark.parametrize("way", ["stacks", "samples"])
+def test_the_ranks_of_several_processes_are_seen_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("CIAO_JOB", tmp_path.name)
+    replica = Replica(tmp_path)
+    program = (
+        "import os, time\nif not os.fork(): time.sleep(1000)\n"
+        "print('rank', os.environ['LOCAL_RANK'], os.getpid(), flush=True)\ntime.sleep(1000)"
+    )
+    ranks = [{"LOCAL_RANK": str(n), "LOCAL_WORLD_SIZE": "2"} for n in range(2)]
+    replica.start(program, processes=ranks)
+    for n in range(2):
+        replica.wait_for_line(f"rank {n} ".encode())
+    text = b"".join(one for one in replica.parts if isinstance(one, bytes)).decode()
+    told = {pid: rank for _, _, rank, pid in map(str.split, text.splitlines())}
+    mark = f"CIAO_JOB={tmp_path.name}"
+    if way == "stacks":
+        found = stack_reader.look(mark, str(tmp_path), 0.01)
+    else:
+        found = sampler.sample(mark, str(tmp_path), 0.01, lambda _: False)
+    replica.process.terminate()
+    replica.process.wait()
+    assert {str(one["pid"]): one["rank"] for one in found if str(one["pid"]) in told} == told
+    below = {one["parent"]: one["rank"] for one in found if str(one["parent"]) in told}
+    assert {str(pid): rank for pid, rank in below.items()} == told, "children have it too"
+    others = [one["rank"] for one in found if not {str(one["pid"]), str(one["parent"])} & {*told}]
+    assert not any(others), "those of the agent have none"
+
+
 @pytest.mark.second("faults")
 def test_a_run_ends_though_a_process_is_killed_before_it_says_that_it_is_there(
     replica: Replica,
@@ -349,9 +379,9 @@ def test_a_file_of_the_program_hides_an_installed_module(tmp_path: Path) -> None
 
 
 def test_an_agent_whose_files_are_fetched_is_not_idle(tmp_path: Path) -> None:
-    agent = Replica(tmp_path, idle=1.0)
-    agent.run("pass")
-    until = time.monotonic() + 3
+    agent = Replica(tmp_path)
+    agent.run("pass", idle=6.0)
+    until = time.monotonic() + 8
     while time.monotonic() < until:
         agent.send(op="ping", busy=True)
         time.sleep(0.2)

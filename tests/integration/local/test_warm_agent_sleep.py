@@ -13,7 +13,7 @@ import pytest
 from tests.integration.local.test_warm_agent import WRITES, Replica
 
 pytestmark = pytest.mark.second("faults")
-LEASE = 1.0
+LEASE = 6.0
 
 
 @pytest.fixture
@@ -76,9 +76,11 @@ def test_a_run_goes_on_without_an_input_and_the_replica_ends_as_its_program(
     start: Callable[..., Replica],
 ) -> None:
     replica = start()
-    number = replica.start("import time\nprint('up', flush=True)\ntime.sleep(0.5)\nexit(3)")
+    waits = "while not os.path.exists('go'): time.sleep(0.01)"
+    number = replica.start(f"import os, time\nprint('up', flush=True)\n{waits}\nexit(3)")
     replica.wait_for_line(b"up")
     replica.process.stdin.close()
+    (replica.folder / "runs" / f"run-{number}" / "go").touch()
     assert replica.wait_for("end", number)["last"] == "its input was closed"
     assert replica.process.wait() == 3
 

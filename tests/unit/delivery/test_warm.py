@@ -7,11 +7,14 @@ import io
 import sys
 import tarfile
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ciao_kernel.delivery.inspection import process_state
 from ciao_kernel.delivery.warm import agent, agent_program, ahead, marks, sending
+from ciao_kernel.delivery.warm.zygote import rank_sign
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import JobSpec, Source, SourceFile
 
@@ -78,12 +81,25 @@ def test_times_before_lines_do_not_hide_markers() -> None:
 
 
 @pytest.mark.parametrize(
+    "stamp", [b"", b"2026-11-24T23:00:00.123456789Z ", b"2026-11-24T23:00:00+01:00 "]
+)
+def test_the_line_feed_before_a_marker_is_no_line_of_the_program(stamp: bytes) -> None:
+    one, two, empty = stamp + b"one\n", stamp + b"12\n", stamp + b"\n"
+    mark = stamp + marker(END)[1:]
+    log = empty + mark + empty + mark + one + empty + empty + mark + two + mark + empty
+    assert marks.without(log) == one + empty + two + empty
+
+
+@pytest.mark.parametrize(
     ("program", "variables", "doubt", "learns"),
     [
         ("import torch\n", {}, False, True),
         ('import os\nos.environ["A"]="3"\nimport tensorflow as tf', {"A": "3"}, False, True),
         ('import os\nos.environ["CUDA_VISIBLE_DEVICES"]=f()\nimport torch', {}, False, True),
         ('import torch, os\nos.environ["NCCL_DEBUG"]="INFO"', {}, False, True),
+        ('import os\nos.environ["HF_HOME"]="/x"\nimport transformers', {"HF_HOME": "/x"}, False,
+         True),
+        ('import os\nos.environ["HF_TOKEN"]=f()\nimport transformers', {}, False, True),
         ('import torch, os\nos.environ["B"]="1"', {}, False, False),
         ('import numpy, os\nos.environ["OMP_NUM_THREADS"]="1"\nimport torch', {}, True, False),
         ('import os\nos.environ.update(A="1")\nimport keras', {"A": "1"}, False, True),
@@ -108,6 +124,109 @@ def test_variables_before_an_import_are_read_from_the_text(
     assert (found.variables, bool(found.doubt), found.learns) == (variables, doubt, learns)
 
 
+SETS = 'import os\ndef setup():\n    os.environ["KERAS_BACKEND"] = "jax"\n'
+"""A function that has to be called before an import."""
+MAIN = "def main():\n    import keras\nsetup()\nmain()"
+
+
+@pytest.mark.parametrize(
+    ("program", "doubt"),
+    [
+        (SETS + "setup()\nimport keras", True),
+        (SETS + MAIN, True),
+        ("def main():\n    import keras\n" + SETS + "setup()\nmain()", True),
+        ('import os\ndef main():\n    os.environ["A"] = "1"\n    import keras\nmain()', True),
+        ('import os\nasync def f():\n    os.environ["A"] = "1"\nimport keras', True),
+        ('import os\nclass A:\n    def f(self):\n        os.putenv("A", "1")\nimport keras', True),
+        ('import os\ndef main():\n    import keras\nos.environ["A"] = "1"\nmain()', True),
+        ('import os\nif x:\n    os.environ["A"] = "1"\n    import keras', True),
+        ("try:\n    import jax\nexcept ImportError:\n    import keras\n" + SETS + MAIN, True),
+        ("import keras\n" + SETS + "setup()", False),
+        ("import keras\n" + SETS + "def main():\n    import numpy\nsetup()\nmain()", False),
+        (SETS.replace("KERAS_BACKEND", "PYTHONHASHSEED") + MAIN, False),
+        ("import keras\n" + SETS + "def main():\n    from keras import layers", False),
+        (SETS + "setup()\nprint(1)", False),
+        (SETS.replace("KERAS_BACKEND", "MASTER_ADDR") + "setup()\nimport torch", False),
+        ('import os\ndef f():\n    return os.environ["A"], dict(os.environ)\nimport torch', False),
+        ('import os\ndef f(env):\n    env["A"] = os.environ.get("A")\nimport torch', False),
+        ('import os\nif x: os.environ["NCCL_DEBUG"] = "INFO"\nimport torch', False),
+        ('import os\nif x: os.environ["A"] = "1"\nimport torch', True),
+    ],
+)
+def test_a_function_that_sets_variables_may_run_before_an_import(program: str, doubt: bool) -> None:
+    assert bool(ahead.read(program).doubt) == doubt
+
+
+MODULE = 'import os\nos.environ["KERAS_BACKEND"] = "jax"\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "doubt"),
+    [
+        ("import conf\nimport keras", MODULE, True),
+        ("import conf\nconf.setup()\nimport keras", SETS, True),
+        ("import numpy\nimport conf\nimport keras", MODULE, True),
+        ("import keras\nimport conf", MODULE, False),
+        ("import conf", MODULE, False),
+        ("import conf", MODULE + "import keras", True),
+        ("def main():\n    import conf, keras\nmain()", MODULE, True),
+        ("if TYPE_CHECKING:\n    import keras\nimport conf\nimport keras", MODULE, True),
+        ("import conf\nimport keras", 'import os\nfound = os.environ["KERAS_BACKEND"]', False),
+        ("import conf\nimport keras", 'import os\nos.environ["MASTER_PORT"] = "1"', False),
+        ("import conf\nimport keras", "def f(:", False),
+        ("import conf\nimport keras", "import keras\n" + SETS, False),
+        ("import conf\nimport numpy", "import keras\n" + SETS, False),
+        ("import conf\nimport keras", "import keras\n" + MODULE, False),
+        ("import conf\nimport keras, torch", "import keras\n" + SETS, True),
+        ("import conf\nimport keras", SETS + "setup()\nimport keras", True),
+        ("import conf\nimport keras", "if x:\n    import keras\n" + SETS, True),
+        ("import conf\nimport keras", "def f():\n    import keras\n" + SETS, True),
+    ],
+)
+def test_a_module_that_sets_variables_before_an_import_needs_a_fresh_interpreter(
+    program: str, module: str, doubt: bool
+) -> None:
+    found = ahead.read(program, {"conf.py": module}).doubt
+    assert found == ("conf.py changes the environment before an import" if doubt else "")
+
+
+def test_what_a_module_of_the_program_imports_comes_behind_the_variables_of_the_program() -> None:
+    program = 'import os\nos.environ["A"] = "1"\nfrom nets.model import build'
+    modules = {"nets/__init__.py": "", "nets/model.py": "import keras"}
+    assert ahead.read(program, modules).variables == {"A": "1"}
+    assert ahead.read("import keras\n" + program, modules) == ahead.Ahead(learns=False)
+    assert ahead.read("import nets\n" + program, modules).doubt
+
+
+@pytest.mark.parametrize(
+    ("module", "learns"),
+    [
+        ("import keras", True),
+        (MODULE, False),
+        ('import os\nfound = os.environ["A"]', False),
+        ('import os\nos.putenv("A", "1")', False),
+    ],
+)
+def test_nothing_is_learned_where_a_module_names_the_environment(module: str, learns: bool) -> None:
+    assert ahead.read("import keras\nimport conf", {"conf.py": module}).learns == learns
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["files", "module"])
+def test_the_modules_that_a_program_imports_are_read(named: bool) -> None:
+    text, module = b"import conf\nimport keras", MODULE.encode()
+    files = (SourceFile("conf.py", module, size=len(module)),)
+    other = SourceFile("tools/other.py", module, size=len(module))
+    source = Source(
+        SourceFile("cell.py", text, size=len(text)),
+        modules=() if named else files,
+        files=(*files, other) if named else (other,),
+        imports=frozenset({"conf", "keras"}),
+    )
+    assert "conf.py" in sending.pack(source, JobSpec("python")).doubt
+    alone = replace(source, modules=(), files=(other,), imports=frozenset({"keras"}))
+    assert not sending.pack(alone, JobSpec("python")).doubt, "nothing imports it"
+
+
 def test_a_default_counts_unless_the_variable_is_given() -> None:
     program = b'import os\nos.environ.setdefault("KERAS_BACKEND", "jax")\nimport keras'
     source = Source(SourceFile("cell.py", program, size=len(program)), imports=frozenset({"keras"}))
@@ -122,6 +241,22 @@ def test_a_variable_that_the_program_reads_itself_comes_with_the_run() -> None:
     assert not ahead.is_early("EPOCHS", ['os.environ["EPOCHS"]'])
     assert ahead.is_early("OMP_NUM_THREADS", ['os.environ["OMP_NUM_THREADS"]'])
     assert not ahead.is_early("NCCL_DEBUG", [""])
+    assert not ahead.is_early("CUBLAS_WORKSPACE_CONFIG", [""]), "cuBLAS reads it at its first use"
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "HUGGINGFACE_HUB_CACHE"]
+)
+def test_variables_that_hugging_face_reads_while_it_is_imported_are_early(name: str) -> None:
+    assert ahead.is_early(name, [f'print(os.environ["{name}"])'])
+    assert not ahead.is_early("HF_TOKEN", [""]), "it is read at each request"
+
+
+def test_readers_know_the_sign_of_a_rank() -> None:
+    """Both files are parts of programs in pods, where neither can import the other."""
+    link = f"/memfd:{rank_sign.SIGN}3 (deleted)"
+    assert (found := process_state._RANK_SIGN.fullmatch(link))
+    assert found[1] == "3"
 
 
 def test_a_run_has_all_files_and_not_too_many() -> None:

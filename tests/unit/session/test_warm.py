@@ -104,8 +104,31 @@ def test_a_changed_file_that_a_dockerfile_takes_is_another_image(tmp_path: Path)
 
 def test_a_changed_setting_and_another_folder_are_named() -> None:
     other = replace(Settings(), stop_grace=1.0)
-    assert key(HEAD).difference(key(HEAD, settings=other), REGISTRY.table) == "a setting"
+    named = key(HEAD).difference(key(HEAD, settings=other), REGISTRY.table)
+    assert named == "the setting stopGrace"
     assert "folder" in key(HEAD).difference(key(HEAD, Path("/y")), REGISTRY.table)
+
+
+OTHERS = {
+    "silence": 0.0, "usage": "on", "lines": 7, "output_rate": 1000.0, "shutdown_wait": 2.0,
+    "color": "never", "backend": "kubernetes", "framework": "pytorch",
+}  # fmt: skip
+
+
+def test_settings_that_reach_no_replica_may_change() -> None:
+    changed = Settings().with_values(OTHERS, "%ciao config")
+    assert key(HEAD).difference(key(HEAD, settings=changed), REGISTRY.table) == ""
+    same = Settings().with_values({"cpu_request": "100m"}, "%ciao config")
+    assert key(HEAD).difference(key(HEAD, settings=same), REGISTRY.table) == ""
+    pods = changed.with_values({"cpu_request": "200m"}, "%ciao config")
+    named = key(HEAD).difference(key(HEAD, settings=pods), REGISTRY.table)
+    assert named == "the setting cpuRequest"
+
+
+def test_the_wait_at_a_prompt_is_in_files_that_replicas_got_at_their_start() -> None:
+    changed = Settings().with_values({"debug_wait": 5.0}, "%ciao config")
+    named = key(HEAD).difference(key(HEAD, settings=changed), REGISTRY.table)
+    assert named == "the setting debugWait"
 
 
 def test_the_agent_starts_what_torchrun_would_start() -> None:

@@ -21,7 +21,15 @@ from ciao_kernel.delivery import replica_files
 from ciao_kernel.delivery.output import results
 from ciao_kernel.delivery.output.result_writer import MARK
 from ciao_kernel.delivery.warm.marks import marker
-from ciao_kernel.errors import BackendError, CiaoError, JobLost, NoRoom, SpecError, UsageError
+from ciao_kernel.errors import (
+    BackendError,
+    CiaoError,
+    ClusterFault,
+    JobLost,
+    NoRoom,
+    SpecError,
+    UsageError,
+)
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.frameworks.pytorch import PyTorch
 from ciao_kernel.frameworks.tensorflow import TensorFlow
@@ -46,7 +54,7 @@ from ciao_kernel.session import fetching, returned_values
 from ciao_kernel.session.fetching import Fetched
 from ciao_kernel.session.planning import parse_cell
 from ciao_kernel.session.plugin_registry import Registry
-from ciao_kernel.session.warm import found_runs, framework, logs
+from ciao_kernel.session.warm import ended_run, feeder, found_runs, framework, logs
 from ciao_kernel.session.warm.backend import WarmBackend
 from ciao_kernel.session.warm.pool import WarmPool
 from ciao_kernel.session.warm.room import WAITS
@@ -67,7 +75,7 @@ class Replicas:
     name, outlives_kernel, keeps_runs = "fake", True, False
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: asyncio.Queue[Event | CiaoError] = asyncio.Queue()
         self.commands: list[tuple[Replica, dict[str, Any]]] = []
         self.pings: list[tuple[Replica, dict[str, Any]]] = []
         self.told, self.ended = asyncio.Event(), asyncio.Event()
@@ -82,7 +90,10 @@ class Replicas:
 
     async def follow(self, job: Job, *, since: float = 0.0) -> AsyncIterator[Event]:
         while True:
-            yield await self.events.get()
+            event = await self.events.get()
+            if isinstance(event, CiaoError):
+                raise event
+            yield event
 
     async def check_feeding(self, plan: Plan) -> None: ...
 
@@ -173,6 +184,49 @@ def test_a_replica_that_is_started_again_fails_the_run_and_ends_the_job() -> Non
         assert "worker-0 was started again" in caught.value.message
         await cell.inner.ended.wait()
         assert cell.pool.parked is None, "the next cell starts new replicas"
+
+    run(main)
+
+
+def test_the_next_cell_has_new_replicas_after_a_run_that_a_replica_did_not_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeder, "_REPEAT", 0.01)
+
+    async def main() -> None:
+        cell = Cell()
+        deaf, send = cell.plan.spec.replicas()[1], cell.inner.send
+
+        async def refuse(job: Job, replica: Replica, data: bytes) -> None:
+            await send(job, replica, data)
+            if replica == deaf and json.loads(data)["op"] == "run":
+                raise BackendError(f"{replica} takes no command.")
+
+        cell.inner.send = refuse  # type: ignore[method-assign]
+        await cell.start()
+        cell.inner.say(cell.job.replicas[0], ev="begin", id=1)
+        with pytest.raises(BackendError, match="could not be started in worker-1") as caught:
+            await cell.events()
+        assert caught.value.hint == "The replicas are ended; run the cell again."
+        again = await cell.backend.submit(cell.plan, None, print, outlive=True)  # type: ignore[arg-type]
+        assert again.warm_run == 1, "the replicas are new ones"
+        await cell.inner.ended.wait()
+
+    run(main)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_run_links_the_volumes_of_all_replicas_that_share_its_folder(here: bool) -> None:
+    header = HEAD + "%volume=memory:1Gi:all\n%chief=1;%volume=memory:1Gi:own\n"
+
+    async def main() -> None:
+        cell = Cell(header)
+        cell.inner.keeps_runs = here
+        await cell.start()
+        links = {str(to): command["links"] for to, command in cell.inner.commands}
+        names = {to: [where for where, _ in of] for to, of in links.items()}
+        assert names["chief-0"] == ["all", "own"]
+        assert names["worker-0"] == (["all", "own"] if here else ["all"])
 
     run(main)
 
@@ -276,6 +330,46 @@ def test_new_replicas_wait_for_the_room_of_a_job_that_is_about_to_end() -> None:
     run(main)
 
 
+AWAY = ClusterFault("the API server has not answered for 600 s.")
+
+
+def test_idle_replicas_that_cannot_be_followed_any_more_are_ended_for_their_room() -> None:
+    async def main() -> None:
+        cell = FullCell()
+        await cell.start()
+        cell.inner.begin()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        await cell.events()
+        cell.inner.events.put_nowait(AWAY)
+        while cell.pool.parked is not None:
+            await asyncio.sleep(0)
+        cell.full.refusals.append(NoRoom("the quota is full.", directive="worker"))
+        await cell.backend.submit(cell.plan, None, cell.said.append, outlive=True)  # type: ignore[arg-type]
+        assert cell.inner.ended.is_set()
+        text = "the warm replicas of mine could not be followed any more; new ones start"
+        assert cell.said[0] == Notice(text)
+        assert Notice(WAITS) in cell.said
+
+    run(main)
+
+
+def test_a_run_that_cannot_be_followed_any_more_goes_on() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        cell.inner.events.put_nowait(AWAY)
+        with pytest.raises(ClusterFault):
+            await cell.events()
+        again = await cell.backend.submit(cell.plan, None, print, outlive=True)  # type: ignore[arg-type]
+        assert again.warm_run == 1
+        await asyncio.sleep(0.05)
+        assert not cell.inner.ended.is_set()
+
+    run(main)
+
+
 def test_an_idle_replica_that_is_lost_ends_the_others_for_the_next_cell() -> None:
     async def main() -> None:
         cell = Cell()
@@ -341,6 +435,23 @@ def test_a_run_in_a_suspended_job_does_not_wait_until_it_is_resumed() -> None:
         with pytest.raises(JobLost, match="Suspended"):
             await cell.events()
         await cell.inner.ended.wait()
+
+    run(main)
+
+
+def test_idle_replicas_that_are_suspended_are_not_used() -> None:
+    async def main() -> None:
+        cell = Cell()
+        await cell.start()
+        cell.inner.begin()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=0, why="", port=2000)
+        await cell.events()
+        replicas = tuple(map(ReplicaStatus, cell.job.replicas))
+        for now in (Status(State.RUNNING, replicas), Status(State.PENDING, replicas)):
+            cell.inner.events.put_nowait(now)
+        await cell.inner.ended.wait()
+        assert cell.pool.parked is None
 
     run(main)
 
@@ -749,6 +860,70 @@ def test_a_stopped_run_brings_no_files(tmp_path: Path) -> None:
     run(main)
 
 
+def test_the_stop_of_a_run_is_certain_when_all_replicas_were_told(tmp_path: Path) -> None:
+    """A kernel's end, which waits for that, may come right after it."""
+
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        await cell.start()
+        cell.inner.begin()
+        certain, may, send = asyncio.Event(), asyncio.Event(), cell.inner.send
+
+        async def slow(job: Job, replica: Replica, data: bytes) -> None:
+            if replica.index:
+                await may.wait()
+            await send(job, replica, data)
+
+        cell.inner.send = slow  # type: ignore[method-assign]
+        stopping = asyncio.ensure_future(
+            cell.backend.stop(cell.job, "stopped", stop_certain=certain.set)
+        )
+        while not [one for one in cell.inner.commands if one[1]["op"] == "stop"]:
+            await asyncio.sleep(0)
+        assert not certain.is_set()
+        may.set()
+        await certain.wait()
+        assert len([one for one in cell.inner.commands if one[1]["op"] == "stop"]) == 2
+        assert not stopping.done()
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=-15, why="stopped", port=2000)
+        await stopping
+        again = asyncio.Event()
+        await cell.backend.stop(cell.job, "stopped", stop_certain=again.set)
+        assert again.is_set()  # nothing is left to stop
+
+    run(main)
+
+
+def test_a_stop_that_could_not_be_told_is_not_certain_yet(tmp_path: Path) -> None:
+    async def main() -> None:
+        cell = GivingCell(tmp_path, OutputWay.EXEC)
+        await cell.start()
+        cell.inner.begin()
+        failed, certain, send = asyncio.Event(), asyncio.Event(), cell.inner.send
+
+        async def cut(job: Job, replica: Replica, data: bytes) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise BackendError("the API server does not answer.")
+            await send(job, replica, data)
+
+        cell.inner.send = cut  # type: ignore[method-assign]
+        stopping = asyncio.ensure_future(
+            cell.backend.stop(cell.job, "stopped", stop_certain=certain.set)
+        )
+        await failed.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not certain.is_set()
+        await certain.wait()  # at the next try
+        for one in cell.job.replicas:
+            cell.inner.say(one, ev="end", id=1, code=-15, why="stopped", port=2000)
+        await stopping
+
+    run(main)
+
+
 def test_a_stop_while_files_come_ends_the_run_without_them(tmp_path: Path) -> None:
     async def main() -> None:
         cell = GivingCell(tmp_path, OutputWay.EXEC)
@@ -1078,6 +1253,70 @@ def test_replicas_of_another_kernel_wait_if_no_log_ends_in_a_run(
         logs: Any = Logs()
         assert await found_runs.is_idle(logs, job) is idle
         assert not await found_runs.is_idle(logs, replace(job, header="%worker=2"))
+
+    run(main)
+
+
+END = {"ev": "end", "id": 1, "code": 0, "why": "", "took": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("ends", "state", "reason"),
+    [
+        (({}, {}), State.SUCCEEDED, ""),
+        (({}, {"code": -15, "why": "stopped"}), State.SUCCEEDED, ""),
+        (({"code": 3}, {"code": -15, "why": "stopped"}), State.FAILED, "ReplicaFailed"),
+        (({"code": 1}, {"code": 3, "took": 1.0}), State.FAILED, "ReplicaFailed"),
+        (({"code": -9, "oom": True}, {}), State.FAILED, "ReplicaFailed"),
+        (({"code": 143, "why": "deadline"}, {}), State.FAILED, "DeadlineExceeded"),
+        (({"code": -15, "why": "stopped"}, {"code": -15, "why": "stopped"}), State.STOPPED, ""),
+        (({"code": -15, "why": "stopped"}, {}), State.STOPPED, ""),
+        (({}, {"code": 1, "took": 3.0}), State.SUCCEEDED, ""),  # it lost the one that decides
+        (({}, {"code": 1, "took": 1.0}), State.FAILED, "ReplicaFailed"),
+    ],
+)
+def test_the_newest_run_of_idle_replicas_ends_for_who_attaches_as_it_did(
+    ends: tuple[dict[str, Any], dict[str, Any]], state: State, reason: str
+) -> None:
+    class Logs:
+        keeps_runs = True
+
+        async def log(self, job: Job, replica: Replica, options: Any = None) -> bytes:
+            mark = b"\n" + marker("0" * 16)
+            marks = ({"ev": "begin", "id": 1}, {**END, **ends[replica.index]})
+            first, last = (mark + json.dumps(one).encode() + b"\n" for one in marks)
+            return b"early\n" + first + b"a line\n" + last
+
+        async def find(self, name: str, where: Any) -> tuple[Job, Status]:
+            return job, Status(State.RUNNING, tuple(map(ReplicaStatus, job.replicas)))
+
+    header = "%framework=tensorflow\n%worker=2\n%warm=10m"
+    job = Job("mine", "fake", "tensorflow", plan().spec.replicas(), 1.0, header=header)
+
+    async def main() -> None:
+        found = await ended_run.find(Logs(), job, REGISTRY, Settings())  # type: ignore[arg-type]
+        assert found is not None
+        events = [event async for event in found.events()]
+        assert [one.data for one in events if isinstance(one, Output)] == [b"a line\n"] * 2
+        last = events[-1]
+        assert isinstance(last, Status)
+        assert (last.state, last.reason, last.settled) == (state, reason, True)
+        codes = [one.exit_code for one in last.replicas]
+        assert codes == [one.get("code", 0) for one in ends]
+        if state is State.FAILED:
+            assert last.decided_by == job.replicas[1 if codes in ([1, 3], [0, 1]) else 0]
+
+    run(main)
+
+
+def test_a_run_that_is_active_is_not_shown_as_one_that_is_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = LoggingReplicas(tmp_path)
+        job = await inner.found()
+        no = replace(job, header="%worker=2")
+        assert await ended_run.find(inner, no, REGISTRY, Settings()) is None  # type: ignore[arg-type]
+        inner.say(job.replicas[1], ev="begin", id=4)
+        assert await ended_run.find(inner, job, REGISTRY, Settings()) is None  # type: ignore[arg-type]
 
     run(main)
 

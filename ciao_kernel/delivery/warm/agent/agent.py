@@ -244,6 +244,8 @@ class Agent:
             self._run.pids[pid] = rank
             if self._run.kill_at is not None:
                 signal_all(signal.SIGTERM, self._zygotes.pids)
+            if (code := self._run.early.pop(pid, None)) is not None:
+                self.note_exit(pid, code)
 
     def note_exit(self, pid: int, code: int, run_id: int = 0, rank: int = 0) -> None:
         """Note the end of a process; the last one of a run ends it."""
@@ -255,6 +257,10 @@ class Agent:
             return
         if pid in run.pids:
             rank = run.pids.pop(pid)
+        elif not run_id:
+            # The zygote has ended after the fork, whose word is still to be read.
+            run.early[pid] = code
+            return
         elif run_id != run.id or rank in run.codes:
             return
         # Else it was killed before it could say that it is there, as peers of a failed one are.

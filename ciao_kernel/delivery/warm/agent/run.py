@@ -24,6 +24,8 @@ class Run:
         """The rank of each process that runs."""
         self.codes: dict[int, int] = {}
         """The exit code of each rank that has ended."""
+        self.early: dict[int, int] = {}
+        """The exit code of each process that has ended before its start was heard of."""
         self.wanted = len(ask["processes"])
         self.pending = True
         """Whether nothing of it has been started."""

@@ -14,6 +14,7 @@ from typing import Any
 from ciao_kernel.delivery.warm.zygote.ending import code_of, leave
 from ciao_kernel.delivery.warm.zygote.learned_names import leave_names
 from ciao_kernel.delivery.warm.zygote.marked_lines import mark_lines
+from ciao_kernel.delivery.warm.zygote.rank_sign import show_rank
 
 _passed: set[int] = set()
 
@@ -43,6 +44,7 @@ def run(ask: dict[str, Any]) -> None:
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if ask["marked"]:
         mark_lines()
+        show_rank(os.environ.get("LOCAL_RANK", ""))
     _renew_random_state()
     path = os.path.join(folder, ask["program"])
     sys.argv = [path, *ask["arguments"]]
