@@ -11,7 +11,7 @@ from html import escape
 from typing import Protocol
 
 from ciao_kernel.display.table import Row, Table
-from ciao_kernel.display.table_columns import COLUMNS, Column
+from ciao_kernel.display.table_columns import COLUMNS, LONGEST_NAME, Column
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.replica_colors import color_of
 
@@ -80,7 +80,6 @@ _WIDTHS = {column.heading: column.width for column in COLUMNS if column.width is
 """Fixed widths in digits. Those of names depend on the job; the last line gets the rest."""
 _STATE_FITS = 20
 """Letters of a state that its column shows: ``Failed (exit code 1)``."""
-_LONGEST_NAME = 30
 _LAST_LINE = 12
 """Minimum width of the last line; a narrower cell scrolls the table."""
 _PADDING = 2
@@ -147,7 +146,7 @@ def table_html(table: Table, links: Links | None = None) -> str:
 
 def _widths(headings: Sequence[str], rows: Sequence[Row]) -> dict[str, int]:
     """Return the fixed widths, which depend on nothing that changes while the job runs."""
-    longest = min(_LONGEST_NAME, max((len(row.replica) for row in rows), default=0))
+    longest = min(LONGEST_NAME, max((len(row.replica) for row in rows), default=0))
     # Letters are narrower than digits. The name of a log file is the replica's, with `.log`.
     widths = {**_WIDTHS, "replica": longest + 2, "log": longest + 3}
     return {heading: widths[heading] for heading in headings if heading in widths}
@@ -179,7 +178,7 @@ def _row(row: Row, headings: Sequence[str], links: Links | None) -> str:
 def _replica_cell(text: str, row: Row, _: Links | None) -> str:
     assert row.who is not None
     mark = f'<i style="background:{color_of(row.who).html}"></i>'
-    return f"<td{_tooltip(text, _LONGEST_NAME)}>{mark}{escape(text)}</td>"
+    return f"<td{_tooltip(text, LONGEST_NAME)}>{mark}{escape(text)}</td>"
 
 
 def _state_cell(text: str, row: Row, _: Links | None) -> str:
@@ -197,9 +196,8 @@ def _log_cell(text: str, _: Row, links: Links | None) -> str:
     return f"<td{_tooltip(text)}>{_link(text.rsplit('/', 1)[-1], target)}</td>"
 
 
-def _last_line_cell(text: str, row: Row, _: Links | None) -> str:
-    # A replica without lines has room for the reason why it waits, which is often long.
-    shown = text or (row.detail if len(row.detail) > _STATE_FITS else "")
+def _last_line_cell(_: str, row: Row, __: Links | None) -> str:
+    shown = row.last_text(_STATE_FITS)
     full = row.full_line or shown
     return f"<td{_tooltip(full, _SURE_TO_FIT)}><code>{escape(shown)}</code></td>"
 

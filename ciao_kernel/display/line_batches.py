@@ -53,33 +53,42 @@ class Batcher:
     def __bool__(self) -> bool:
         return bool(self._pending)
 
-    def add(self, output: Output) -> None:
-        """Add whole lines of one replica."""
+    def add(self, output: Output, *, last: bool = False) -> None:
+        """Add whole lines of one replica.
+
+        Args:
+            output: The lines.
+            last: They are among those that ``take(last=True)`` returns now: none is cut before.
+        """
         count = self.counts.setdefault(output.replica, Count())
         count.lines += output.lines
         if output.data:
             self._pending.append(output)
             self._fresh += self._size(output)
-            if self._fresh > 2 * self._rate.burst:
+            if self._fresh > 2 * self._rate.burst and not last:
                 # A batch never shows more than this.
                 self._cut(int(self._rate.burst))
 
     def charge(self, size: int) -> None:
         """Count bytes that were shown in another way, such as a table."""
-        self._rate.spend(size)
+        self._rate.charge(size)
 
-    def take(self, *, last: bool = False) -> str:
+    def take(self, *, at_once: bool = False, last: bool = False) -> str:
         """Return the text added since the last call; lines beyond the limits are left out.
 
         Args:
-            last: No more lines follow: the end of a job may exceed the rate a little.
+            at_once: Something follows these lines: they may exceed the rate, but not what Jupyter
+                Server passes on.
+            last: The same at the end of a job, after which hardly anything follows.
         """
+        at_once = at_once or last
         room, burst = self._rate.room(), self._rate.burst
+        room = max(room, self._rate.room_at_once()) if at_once else room
         room = max(room, burst / 4) if last else room
         if not (self._pending or self._missing):
             return ""
         needed = sum(map(self._size, self._pending))
-        fits = needed <= burst and not self._missing and not last
+        fits = needed <= burst and not self._missing and not at_once
         if self._left > 0 and room < (needed if fits else min(needed, burst / 8)):
             return ""  # All of it fits a little later, or at least more.
         if self._left <= 0:
@@ -87,13 +96,20 @@ class Batcher:
         room = min(room, self._left)
         if needed > room:
             self._cut(int(room))
-        parts = (self._prefixer.format(one.replica, one.data) for one in self._pending)
-        text = _not_shown(self._missing) + "".join(parts)
+        text, fitting = self._text(), room
+        while (size := wire_size(text)) > room and at_once and self._pending:
+            # Of characters that JSON escapes less fits, and nothing makes up for it later.
+            fitting = int(fitting * room / size)
+            self._cut(fitting)
+            text = self._text()
         self._pending, self._fresh, self._missing = [], 0, {}
-        size = wire_size(text)
-        self.charge(size)
+        self._rate.spend(size)
         self._left -= size
         return text
+
+    def _text(self) -> str:
+        parts = (self._prefixer.format(one.replica, one.data) for one in self._pending)
+        return _not_shown(self._missing) + "".join(parts)
 
     def _size(self, output: Output) -> int:
         return len(output.data) + output.lines * self._overhead(output.replica)

@@ -102,7 +102,15 @@ def _is_printable(data: bytes, text: str) -> bool:
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 
+_SHORT_ESCAPES = b'"\\\n\r\t\b\f'
+"""Characters that JSON writes as two: a backslash and a letter or sign."""
+_LONG_ESCAPES = bytes(set(range(0x20)) - set(_SHORT_ESCAPES))
+r"""Characters that JSON writes as six: ``\u001b``."""
+
+
 def wire_size(text: str) -> int:
     """Return the bytes of a text in a message: UTF-8 in JSON, which escapes some characters."""
-    quoted = text.count("\n") + text.count('"') + text.count("\\")
-    return len(text.encode("utf-8", "replace")) + quoted + 5 * text.count("\x1b")
+    data = text.encode("utf-8", "replace")
+    short = len(data) - len(data.translate(None, _SHORT_ESCAPES))
+    long = len(data) - len(data.translate(None, _LONG_ESCAPES))
+    return len(data) + short + 5 * long

@@ -9,17 +9,18 @@ lines that stay follow as text, which every front end shows, also one that never
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from ciao_kernel.display.excerpt import Excerpt
 from ciao_kernel.display.held_tracebacks import HeldTracebacks
 from ciao_kernel.display.lines import Prefixer
 from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.display.redraw_pause import busy_pause
 from ciao_kernel.model import Job, Output
 
 _TICK = 0.25
-"""Seconds between two updates; together with the table and the text ten messages a second."""
+"""Least seconds between two updates; together with the table and the text ten messages a second."""
 _MOST_BYTES = 20_000
 """Maximum bytes of the lines in the box."""
 _PLAIN_LINES = 10
@@ -41,29 +42,46 @@ class LiveLines:
         display_id: ID of the output.
         most: Maximum number of lines.
         rate: Maximum number of bytes per second.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
-        self, job: Job, publisher: Publisher, display_id: str, most: int, rate: float
+        self,
+        job: Job,
+        publisher: Publisher,
+        display_id: str,
+        most: int,
+        rate: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._publisher = publisher
         self._display_id = display_id
         self._most = most
         self._rate = rate
+        self._clock = clock
         self._prefixer = Prefixer(color=False, limit=_LIMIT)
         self.begun = False
         """Whether it shows something."""
+        self.urgent = False
+        """Whether the next lines are shown soon, however old the job is."""
         self._count = 0
         self._drawn = 0.0
         self._pause = 0.0
 
-    def draw_if_due(self, held: Excerpt, tracebacks: HeldTracebacks) -> int:
-        """Show the newest held lines, from time to time; return the number of bytes sent."""
+    def draw_if_due(self, held: Excerpt, tracebacks: HeldTracebacks, watched: float) -> int:
+        """Show the newest held lines, from time to time; return the number of bytes sent.
+
+        Args:
+            held: Lines of a long log.
+            tracebacks: Lines from a traceback on.
+            watched: Seconds for which the running job has been shown.
+        """
         count = held.count + tracebacks.count
-        if count == self._count or time.monotonic() - self._drawn < self._pause:
+        pause = self._pause if self.urgent else max(self._pause, busy_pause(watched))
+        if count == self._count or self._clock() - self._drawn < pause:
             return 0
-        self._count = count
+        self._count, self.urgent = count, False
         if not self.begun:
             # A front end that never updates an output keeps this text.
             self._show({"text/plain": self._announcement() if held else "…"})
@@ -74,7 +92,7 @@ class LiveLines:
         plain = "\n".join(["…", *lines[-_PLAIN_LINES:]])
         self._show({"text/plain": plain, "text/html": html}, update=True)
         size = len(plain) + len(html)
-        self._drawn, self._pause = time.monotonic(), max(_TICK, size / self._rate)
+        self._drawn, self._pause = self._clock(), max(_TICK, size / self._rate)
         return size
 
     def clear(self) -> None:

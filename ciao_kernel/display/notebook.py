@@ -139,8 +139,13 @@ class NotebookDisplay:
         elif isinstance(event, UsageReport):
             self._table.note_usage(event)
         elif isinstance(event, Status):
-            ends = event.state.over and not (self._table.status and self._table.status.state.over)
-            self._table.status = event
+            before, self._table.status = self._table.status, event
+            ends = event.state.over and not (before and before.state.over)
+            if event.state is State.RUNNING and before and before.state is not State.RUNNING:
+                self._table.watch_anew()
+            if _states(event) != _states(before):
+                self._table_output.urgent = True
+                self._lines.hurry()
             if (event.decided or event.state is State.STOPPED) and not self._released:
                 # The cell may end now, and some front ends take no text after its end.
                 self._released = True
@@ -235,7 +240,16 @@ class NotebookDisplay:
 
     def _draw_plot(self) -> None:
         assert self._plot_output is not None
-        self._lines.charge(self._plot_output.draw_if_due())
+        assert self._table is not None
+        self._lines.charge(self._plot_output.draw_if_due(self._table.watched()))
 
     def _shown(self, event: Output) -> bool:
         return event.replica.chosen(self._follow)
+
+
+def _states(status: Status | None) -> object:
+    """Return what a reader waits for; the rest of a status may come with the next lines."""
+    if status is None:
+        return None
+    replicas = [(one.replica, one.state, one.restarts) for one in status.replicas]
+    return status.state, status.tries, replicas

@@ -9,6 +9,7 @@ from typing import Any
 
 from ciao_kernel.display.plotting import Plot
 from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.display.redraw_pause import busy_pause
 
 _TICK = 0.5
 _SHARE = 0.1
@@ -39,9 +40,14 @@ class PlotOutput:
         """Reserve the place in the cell, above the lines."""
         self._publisher.display(self.plot.draw() or {}, self._display_id, update=False)
 
-    def draw_if_due(self) -> int:
-        """Draw the changes, from time to time; return the number of bytes sent."""
-        return self.draw() if time.monotonic() - self._drawn >= self._pause else 0
+    def draw_if_due(self, watched: float) -> int:
+        """Draw the changes, from time to time; return the number of bytes sent.
+
+        Args:
+            watched: Seconds for which the running job has been shown.
+        """
+        pause = max(self._pause, busy_pause(watched))
+        return self.draw() if time.monotonic() - self._drawn >= pause else 0
 
     def draw(self) -> int:
         """Draw the changes now; return the number of bytes sent."""

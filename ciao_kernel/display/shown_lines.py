@@ -79,8 +79,11 @@ class ShownLines:
         self._left_out += left_out
 
     def say(self, text: str) -> None:
-        """Add a text of ciao behind the lines that may be sent now."""
-        self._unsent += self._batcher.take() + text
+        """Add a text of ciao behind the lines before it, also if the rate lets these wait.
+
+        Lines that the excerpt holds back follow it.
+        """
+        self._unsent += self._batcher.take(at_once=True) + text
 
     def finish(self) -> None:
         """Move all lines to the text, also the newest ones that the excerpt holds."""
@@ -104,12 +107,17 @@ class ShownLines:
     def draw_live(self) -> None:
         """Show the newest of the held lines, below all lines that came before them."""
         live, tracebacks = self._live, self._tracebacks
-        if live is None or self._batcher or self._unsent:
+        if live is None or self._table is None or self._batcher or self._unsent:
             return
         if self._excerpt or tracebacks.waited() > _HIDDEN:
-            self.charge(live.draw_if_due(self._excerpt, tracebacks))
+            self.charge(live.draw_if_due(self._excerpt, tracebacks, self._table.watched()))
         elif not tracebacks:
             self._renew_live()
+
+    def hurry(self) -> None:
+        """Show the next held lines soon, however old the job is."""
+        if self._live is not None:
+            self._live.urgent = True
 
     def clear_live(self) -> None:
         """Empty the place of held lines."""
@@ -142,7 +150,7 @@ class ShownLines:
         if text := left_out_text(table.job, table.status, left_out):
             self._unsent += f"{text}\n"
         for event in newest:
-            self._batcher.add(event)
+            self._batcher.add(event, last=True)
         self._unsent += self._batcher.take(last=True)
 
     def _renew_live(self) -> None:

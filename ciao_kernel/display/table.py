@@ -75,6 +75,14 @@ class Row:
         """Return the texts below some headings."""
         return tuple(getattr(self, _FIELDS[heading]) for heading in headings)
 
+    def last_text(self, fits: int) -> str:
+        """Return the last line; without lines, the reason why the replica waits, if it is long.
+
+        Args:
+            fits: Characters of the state that its column shows.
+        """
+        return self.last_line or (self.detail if len(self.detail) > fits else "")
+
 
 class Table:
     """Collects the content of the table.
@@ -97,6 +105,7 @@ class Table:
         self.job = job
         self.status: Status | None = None
         self._clock = clock
+        self._watched_since = clock()
         self._now = now
         self._progress = progress_of(job, clock)
         self._last: dict[Replica, bytes] = {}
@@ -207,9 +216,21 @@ class Table:
         """Return whether a displayed rate would change even without new lines."""
         return any(rate.is_changing for rate in self._drawn)
 
+    def age(self) -> float:
+        """Return the seconds since the job's submission; 0 if that is unknown."""
+        return max(0.0, self._now() - self.job.created) if self.job.created else 0.0
+
+    def watch_anew(self) -> None:
+        """Count :meth:`watched` from now on: the job runs, after a wait without lines."""
+        self._watched_since = self._clock()
+
+    def watched(self) -> float:
+        """Return for how many seconds the running job has been shown, however old it is."""
+        return self._clock() - self._watched_since
+
     def elapsed(self) -> float | None:
         """Return the seconds since the job's submission; None if no time that was drawn grows."""
-        return max(0.0, self._now() - self.job.created) if self._grows else None
+        return self.age() if self._grows else None
 
     def _time(self, one: ReplicaStatus) -> str:
         """Describe how long a replica has run, or took, from the job's submission.

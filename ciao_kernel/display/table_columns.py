@@ -41,3 +41,5 @@ COLUMNS = (
 )
 """All columns, in their order. The last line is at the end: it has the width that the other columns
 leave, so its changes move none of them."""
+LONGEST_NAME = 30
+"""Characters of a replica's name that its column shows."""

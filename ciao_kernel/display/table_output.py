@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 
 from ciao_kernel.display.columns import columns
 from ciao_kernel.display.html_table import Links, table_html
 from ciao_kernel.display.publisher import Publisher
+from ciao_kernel.display.redraw_pause import busy_pause, quiet_pause
 from ciao_kernel.display.table import Table
 
 _TICK = 0.25
@@ -21,17 +23,26 @@ class TableOutput:
         publisher: Sends the output.
         links: Links to files of the job; None if the page has no server that opens them.
         rate: Maximum number of bytes per second.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
-        self, table: Table, publisher: Publisher, links: Links | None, rate: float
+        self,
+        table: Table,
+        publisher: Publisher,
+        links: Links | None,
+        rate: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.table = table
+        self._clock = clock
         self._publisher, self._links, self._rate = publisher, links, rate
         self.display_id = f"ciao-{secrets.token_hex(8)}"
         """ID of the output."""
         self.dirty = False
         """Whether something has come since it was drawn."""
+        self.urgent = False
+        """Whether that is more than lines: the table is drawn soon, however old the job is."""
         self._drawn = 0.0
         self._pause = _TICK
 
@@ -42,31 +53,22 @@ class TableOutput:
         size = sum(map(len, data.values()))
         self._pause = max(_TICK, size / self._rate)
         self._publisher.display(data, self.display_id, update=update)
-        self.dirty, self._drawn = False, time.monotonic()
+        self.dirty = self.urgent = False
+        self._drawn = self._clock()
         return size
 
     def draw_if_due(self) -> int:
         """Draw the changes, from time to time; return the number of bytes sent."""
-        elapsed = self.table.elapsed()
-        stale = self.dirty or self.table.is_changing() or elapsed is not None
+        age, changing = self.table.age(), self.table.is_changing()
+        stale = self.dirty or changing or self.table.elapsed() is not None
         pause = self._pause
         if not self.dirty:
-            pause = max(pause, _quiet_pause(elapsed, changing=self.table.is_changing()))
-        if stale and time.monotonic() - self._drawn >= pause:
+            pause = max(pause, quiet_pause(age, changing=changing))
+        elif not self.urgent:
+            pause = max(pause, busy_pause(self.table.watched()))
+        if stale and self._clock() - self._drawn >= pause:
             return self.draw(update=True)
         return 0
-
-
-def _quiet_pause(elapsed: float | None, *, changing: bool) -> float:
-    """Return the seconds between two redraws of a table whose job writes nothing.
-
-    The elapsed time counts seconds at first. Later it is redrawn less often, because each redraw is
-    a message, which the page also saves: every ten seconds, and every minute after an hour, when
-    the text has no seconds.
-    """
-    if changing or elapsed is None or elapsed < 60:
-        return 1.0
-    return 10.0 if elapsed < 3600 else 60.0
 
 
 def _text(table: Table) -> str:

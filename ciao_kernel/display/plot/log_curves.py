@@ -21,11 +21,12 @@ _ENDS = (b"\n", b"\r", b"\b")
 """Ends of a line, or of a state of a bar that writes over itself."""
 _END = re.compile(rb"[\n\r\x08]")
 _TRACEBACK = re.compile(
-    rb"^(?P<rank>(?:\[rank\d{1,6}\]: )?)Traceback \(most recent call last\):\r?\n"
+    rb"^(?P<rank>(?:\[\d{1,6}\] )?(?:\[rank\d{1,6}\]: )?)Traceback \(most recent call last\):\r?\n"
     rb"(?:(?P=rank)[ \t].*+\n)*",
     re.M,
 )
-"""The frames of a traceback: its lines of code have names and numbers, as in fit(epochs=3)."""
+"""The frames of a traceback: its lines of code have names and numbers, as in fit(epochs=3). Several
+processes of a replica have their numbers before each line, and PyTorch its rank."""
 _LOSS = re.compile("loss")
 _KNOWN = re.compile(
     r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"

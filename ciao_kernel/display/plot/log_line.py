@@ -49,6 +49,14 @@ _NOT_NOW = ("best_", "total_", "max_", "num_", "start_")
 """Prefixes of two-word names that are not the current epoch: ``best epoch 1``."""
 _OF_MANY = ("over_", "per_")
 """Same, if a mark follows: ``accuracy over epoch: 0.79``."""
+_NOT_CURRENT = re.compile(
+    r"\W*(?:best|lowest|highest|min(?:imum)?|max(?:imum)?|avg|average|mean|target|goal|"
+    r"prev(?:ious)?|initial)\W*",
+    re.I,
+)
+"""Words before a metric whose value is not that of the step: ``loss 0.25 best loss 0.05``."""
+_BARE = 2
+"""Rank of a value whose name has no word before it."""
 
 # A name behind a backtick is code: set `TF_ENABLE_ONEDNN_OPTS=0`.
 # All quantifiers that could overlap are possessive: a line may contain anything.
@@ -158,6 +166,7 @@ def read(line: str) -> Reading:
         return found
     of = stem = ""
     kinds: set[str] = set()
+    ranks: dict[str, int] = {}
     steps: dict[str, tuple[float, float | None]] = {}
     counted: tuple[str, float, float | None] | None = None
     spans: list[tuple[int, int]] = []
@@ -201,7 +210,9 @@ def read(line: str) -> Reading:
                 counted = key, value, total
             if total:  # "Accuracy: 9900/10000" is a fraction.
                 value /= total
-            found.values[key] = value
+            rank = _rank(line, match.start())
+            if rank >= ranks.get(key, 0):
+                found.values[key], ranks[key] = value, rank
             if long := _longer(line, match.start(), written):
                 kind = _kind(long, of)
                 found.longer[long if kind is None or long.startswith(kind) else kind + long] = value
@@ -270,10 +281,29 @@ def _kind(name: str, of: str) -> str | None:
 
 def _longer(line: str, start: int, name: str) -> str:
     """Return the name with the word before it; "" if there is no such word."""
+    word = _word_before(line, start)
+    return "" if not word or word.lower() in _SETS else normalize_name(f"{word} {name}")
+
+
+def _rank(line: str, start: int) -> int:
+    """Return how sure it is that a value is the current one of its name in the line.
+
+    A name of its own says so, also behind a word for a data set; another word before it says
+    less, and ``best`` the contrary. Of equal ones the last counts.
+    """
+    word = _word_before(line, start)
+    if word.lower() in _SETS:
+        word = _word_before(line, line.rindex(word, 0, start))
+    if not word:
+        return _BARE
+    return 0 if _NOT_CURRENT.fullmatch(word) else 1
+
+
+def _word_before(line: str, start: int) -> str:
+    """Return the word that only a space separates from what starts there; "" if there is none."""
     if start < 2 or line[start - 1] not in " \t" or not line[start - 2].isalpha():
         return ""
-    word = line[max(0, start - 65) : start].split()[-1]
-    return "" if word.lower() in _SETS else normalize_name(f"{word} {name}")
+    return line[max(0, start - 65) : start].split()[-1]
 
 
 def _find_bar(line: str, spans: list[tuple[int, int]], found: Reading) -> None:

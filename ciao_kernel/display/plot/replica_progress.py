@@ -23,7 +23,8 @@ _ENDED = 100
 """Maximum number of ended bars that are known by their totals."""
 _VAIN = 100
 """Lines in a row without a new step after which no training is expected behind an ended bar."""
-_DIGITS = re.compile(r"\D{0,100}")
+_DIGITS = re.compile(r"(?:\[\d{1,3}\] )?\D{0,100}")
+"""Text before the first digit, behind the number of a process of the replica."""
 _OTHER = re.compile(r"\b(?:val|eval|test|sanity|predict)", re.I)
 """Begin of a word in front of a bar that is not the training's."""
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ciao_kernel.display.line_batches import Batcher
-from ciao_kernel.display.lines import Prefixer, clean, plain
+from ciao_kernel.display.lines import Prefixer, clean, plain, wire_size
 from ciao_kernel.model import Output, Replica
 from tests.helpers.colors import COLOR, uncolored
 from tests.helpers.growth import is_linear
@@ -140,6 +140,16 @@ def wire(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
+@given(st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from('\t\n\r\b\f\x1b\x7f"\\'))))
+def test_the_size_of_a_text_counts_all_that_json_escapes(text: str) -> None:
+    assert wire_size(text) == wire(text)
+
+
+@pytest.mark.parametrize("code", range(0x100))
+def test_the_size_of_each_character_is_known(code: int) -> None:
+    assert wire_size(chr(code)) == wire(chr(code))
+
+
 def shown(text: str) -> int:
     return sum(line.startswith("[") for line in text.splitlines())
 
@@ -225,6 +235,36 @@ def test_a_table_that_took_the_credit_only_delays() -> None:
     made.charge(1_000_000)
     made.add(output(ONE, "the end"))
     assert made.take(last=True) == "[worker-0] the end\n"
+
+
+@pytest.mark.parametrize("line", ["x" * 90, "\t" * 90, "ü\t" * 30])
+@pytest.mark.parametrize("before", [0.0, 1.0, 5.0])
+def test_the_end_of_a_job_gets_what_the_server_passes_on(line: str, before: float) -> None:
+    clock = Clock()
+    made = batcher(clock, rate=80_000)
+    sizes: list[tuple[float, int]] = []
+
+    def sent(text: str) -> int:
+        sizes.append((clock.now, wire(text)))
+        return wire(text)
+
+    while clock.now < 100.0 + before:
+        made.add(output(ONE, *(line for _ in range(1000))))
+        sent(made.take())
+        clock.now += 0.1
+    for replica in (ONE, TWO):
+        for _ in range(20):
+            made.add(output(replica, *(line for _ in range(100))), last=True)
+    last = sent(made.take(last=True))
+    assert last > 4_000 if before else last > 220_000
+    for _ in range(50):  # another replica has not ended yet
+        clock.now += 0.1
+        made.add(output(PS, *(line for _ in range(1000))))
+        sent(made.take())
+    for start, _ in sizes:
+        within = sum(size for at, size in sizes if start <= at <= start + 3.0)
+        assert within < 80_000 / 0.8 * 3
+    assert last < 80_000 * 3  # also where the rate is all that the server passes on
 
 
 def test_a_picture_that_took_the_credit_leaves_no_line_out() -> None:

@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from ciao_kernel.config import Settings
+from ciao_kernel.display.excerpt import Excerpt
+from ciao_kernel.display.held_tracebacks import HeldTracebacks
+from ciao_kernel.display.live_lines import LiveLines
 from ciao_kernel.display.notebook import NotebookDisplay
-from ciao_kernel.display.table_output import _quiet_pause
+from ciao_kernel.display.redraw_pause import quiet_pause
+from ciao_kernel.display.table import Table
+from ciao_kernel.display.table_output import TableOutput
 from ciao_kernel.errors import JobFailed
 from ciao_kernel.model import (
     ALL_LINES,
@@ -295,6 +300,25 @@ def test_notices_stand_in_their_place() -> None:
     asyncio.run(main())
 
 
+def test_notices_stand_behind_lines_that_wait_for_the_rate() -> None:
+    async def main() -> None:
+        display, recorder = made(output_rate=1_000)
+        display.begin(JOB, ())  # the table takes what may be sent at once
+        for number in range(3):
+            display.show(output(ONE, f"last words {number}"))
+        assert not recorder.text
+        display.show(Notice("worker-0 was started again"))
+        display.show(output(ONE, "first words"))
+        await display.end()
+        assert recorder.text.splitlines() == [
+            *(f"[worker-0] last words {number}" for number in range(3)),
+            "worker-0 was started again",
+            "[worker-0] first words",
+        ]
+
+    asyncio.run(main())
+
+
 def test_a_fault_while_drawing_loses_no_line_and_is_told() -> None:
     async def main() -> None:
         display, recorder = made()
@@ -377,9 +401,92 @@ def test_elapsed_time_is_drawn_at_most_once_a_second_and_later_less_often() -> N
         await display.end()
 
     asyncio.run(main())
-    pauses = [_quiet_pause(age, changing=False) for age in (5, 600, 7200)]
+    pauses = [quiet_pause(age, changing=False) for age in (5, 600, 7200)]
     assert pauses == [1.0, 10.0, 60.0]
-    assert _quiet_pause(7200, changing=True) == 1.0  # a rate must fall to zero
+    assert quiet_pause(7200, changing=True) == 5.0  # a rate must fall to zero
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_job_that_writes_for_hours_sends_few_messages() -> None:
+    clock, recorder = Clock(), Recorder()
+    job = replace(JOB, created=clock.now)
+    table = Table(job, clock, clock)
+    table.status = status(State.RUNNING)
+    drawn = TableOutput(table, recorder, None, 60_000, clock)
+    box = LiveLines(job, recorder, "box", 10, 60_000, clock)
+    held, tracebacks = Excerpt(1, 2), HeldTracebacks(2)
+
+    def messages(seconds: float) -> int:
+        before, end = len(recorder.tables), clock.now + seconds
+        while clock.now < end:
+            clock.now += 0.125
+            event = output(ONE, f"step {clock.now} loss 0.25")
+            table.output(event)
+            held.add(event)
+            drawn.dirty = True
+            drawn.draw_if_due()
+            box.draw_if_due(held, tracebacks, table.watched())
+        return len(recorder.tables) - before
+
+    assert 400 < messages(60) <= 500  # four a second, of each
+    assert messages(540) <= 2 * 545
+    clock.now = job.created + 3600
+    assert messages(3600) <= 2 * 725
+
+    # What is more than lines does not wait.
+    clock.now += 0.5
+    drawn.dirty = drawn.urgent = box.urgent = True
+    assert messages(0.25) == 2
+    assert messages(1.0) == 0
+
+
+RUNS = Status(State.RUNNING, (ReplicaStatus(ONE, State.RUNNING, 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("now", "urgent"),
+    [
+        (RUNS, False),
+        (replace(RUNS, message="waits"), False),
+        (replace(RUNS, state=State.PENDING), True),
+        (replace(RUNS, tries=2), True),
+        (replace(RUNS, replicas=(replace(RUNS.replicas[0], reason="Evicted"),)), False),
+        (replace(RUNS, replicas=(replace(RUNS.replicas[0], state=State.FAILED),)), True),
+        (replace(RUNS, replicas=(replace(RUNS.replicas[0], restarts=1),)), True),
+    ],
+)
+def test_a_state_that_changes_is_shown_soon_however_long_the_job_runs(
+    now: Status, urgent: bool
+) -> None:
+    async def main() -> None:
+        display, _ = made(lines=1)
+        display.begin(JOB, ())
+        display.show(RUNS)
+        display.show(output(ONE, "a", "b", "c"))
+        display._draw(update=True)
+        live = display._lines._live
+        assert live
+        live.urgent = False
+        display.show(now)
+        assert (display._table_output.urgent, live.urgent) == (urgent, urgent)
+        await display.end()
+
+    asyncio.run(main())
+
+
+def test_what_is_redrawn_counts_from_the_first_run() -> None:
+    clock = Clock()
+    table = Table(replace(JOB, created=1.0), clock, clock)
+    clock.now += 7200
+    assert table.watched() == 7200
+    table.watch_anew()
+    assert table.watched() == 0
 
 
 def test_a_table_at_rest_is_not_drawn_again() -> None:
@@ -499,6 +606,23 @@ def test_held_lines_stay_within_jupyters_limits() -> None:
         drawn = [data for _, data, *_ in recorder.tables]
         assert max(sum(map(len, data.values())) for data in drawn) < 40_000
         assert recorder.text.count("[worker-0]") == recorder.text.count("[worker-1]") == 400
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("line", ["x" * 130, "0\t1\t" * 32])
+def test_all_of_the_last_lines_are_shown_also_of_many_replicas(line: str) -> None:
+    async def main() -> None:
+        display, recorder = made()
+        replicas = tuple(Replica("worker", index) for index in range(16))
+        display.begin(replace(JOB, replicas=replicas), ())
+        display.show(status(State.RUNNING))
+        for lines in (["step"] * 200, [line] * 400):
+            for replica in replicas:
+                display.show(output(replica, *lines))
+        await display.end()
+        assert recorder.text.count("] step\n") == recorder.text.count(f"] {line}\n") == 16 * 200
+        assert "are shown; all" not in recorder.text
 
     asyncio.run(main())
 

@@ -203,10 +203,12 @@ def test_a_plot_is_sent_only_if_it_changed(monkeypatch: pytest.MonkeyPatch) -> N
     flowers, cell = Flowers(), Cell()
     output = PlotOutput(flowers, cell, "x-plot", rate=1e9)
     output.begin()
-    assert output.draw_if_due() == 0
+    assert output.draw_if_due(0.0) == 0
     flowers.output(Output(ONE, b"", 0))
-    assert output.draw_if_due() == len("1 flowers")
+    assert output.draw_if_due(0.0) == len("1 flowers")
     assert len(cell.pictures) == 2
+    flowers.output(Output(ONE, b"", 0))
+    assert output.draw_if_due(7200.0) == 0  # each picture of an old job costs a message too
 
 
 def test_jobs_without_the_wish_import_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_a_metric_by_another_name_is_one_where_the_cell_or_the_line_says_so() ->
     assert newest_metric(b"[9]\ttrain-mlogloss:0.25\n") == "train_mlogloss 0.25"
 
 
-@pytest.mark.parametrize("rank", [b"", b"[rank0]: "])
+@pytest.mark.parametrize("rank", [b"", b"[rank0]: ", b"[1] ", b"[1] [rank1]: "])
 def test_the_code_in_a_traceback_has_no_metrics(rank: bytes) -> None:
     trace = b"""Traceback (most recent call last):
   File "ciao_cell.py", line 13, in <module>

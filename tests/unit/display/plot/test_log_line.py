@@ -244,6 +244,32 @@ def test_a_line_is_read(
     assert (found.values, found.step, found.epoch) == (values, step, epoch)
 
 
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        (
+            "epoch 4 | train loss 0.25 | val loss 0.70 | best val loss 0.20",
+            {"train_loss": 0.25, "val_loss": 0.7},
+        ),
+        ("step 4 loss 0.25 best loss 0.05", {"loss": 0.25}),
+        ("best loss 0.05 loss 0.25", {"loss": 0.25}),
+        ("step 4 loss=0.25, avg loss=0.9", {"loss": 0.25}),
+        ("step 10 loss 0.5 (target loss 0.1)", {"loss": 0.5}),
+        ("step 4: val_loss 0.5 (best val_loss 0.2)", {"val_loss": 0.5}),
+        ("best val loss 0.2 | val loss 0.5", {"val_loss": 0.5}),
+        ("step 4: accuracy: 0.5, max accuracy: 0.9", {"accuracy": 0.5}),
+        ("INFO loss 0.25 avg loss 0.9", {"loss": 0.25}),
+        ("best loss 0.05 current loss 0.25", {"loss": 0.25}),
+        ("current loss 0.25 best loss 0.05", {"loss": 0.25}),
+        ("loss 0.3, loss 0.25", {"loss": 0.25}),
+        ("Avg loss: 0.8", {"loss": 0.8}),
+        ("best val loss 0.2", {"val_loss": 0.2}),
+    ],
+)
+def test_the_current_value_of_a_name_counts(line: str, values: dict[str, float]) -> None:
+    assert read(line).values == values
+
+
 def test_values_stand_in_their_order() -> None:
     assert [*read("Steps: 5/10 reward: 3.0").values] == ["steps", "reward"]
 
@@ -252,6 +278,7 @@ def test_a_name_may_be_two_words() -> None:
     assert read("step 3 learning rate: 1e-4").longer == {"learning_rate": 1e-4}
     assert read("Val Average Loss 0.4").longer == {"val_average_loss": 0.4}
     assert read("step 3 loss 0.3 lr 1").longer == {}
+    assert read("step 3 loss 0.3 best loss 0.1").longer == {"best_loss": 0.1}
 
 
 @pytest.mark.parametrize(

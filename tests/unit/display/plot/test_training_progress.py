@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ciao_kernel.delivery.warm.zygote.marked_lines import _Marked
 from ciao_kernel.display.plot.replica_progress import ReplicaProgress
 from ciao_kernel.display.plotting import progress_of, read_progress
 from ciao_kernel.display.table import Table
@@ -81,13 +84,35 @@ def trainer(steps: int = 400) -> list[tuple[float, str]]:
 RICH = "Epoch {epoch}/{last} ━━━━━━━ {step}/{steps} 0:00:10 • 0:00:10 4.9it/s v_num: 0 loss: 0.3"
 
 
+SANITY = [(n / 9, f"\rSanity Checking DataLoader 0: {n}|██ | {n}/2 [00:00]") for n in range(3)]
+TRAININGS = [
+    *(recorded(path.stem) for path in sorted(RECORDED.glob("*.jsonl"))),
+    lightning(RICH),
+    trainer(),
+]
+
+
+def marked(pieces: Pieces, number: str) -> Pieces:
+    """Return what one of several processes of a replica writes."""
+    file, last = io.BytesIO(), list[_Marked]()
+    stream = _Marked(SimpleNamespace(buffer=file, encoding="utf-8", errors=None), last)  # type: ignore[arg-type]
+    stream.mark = f"[{number}] "
+    for seconds, text in pieces:
+        before = len(file.getvalue())
+        stream.write(text)
+        stream.flush()
+        yield seconds, file.getvalue()[before:].decode()
+
+
+@pytest.mark.parametrize("pieces", [*TRAININGS, [*SANITY, *trainer()], SANITY])
+@pytest.mark.parametrize("number", ["0", "1", "12"])
+def test_the_number_of_a_process_changes_nothing(pieces: Pieces, number: str) -> None:
+    assert list(replay(marked(pieces, number))) == list(replay(pieces))
+
+
 @pytest.mark.parametrize(
     "pieces",
-    [
-        *(recorded(path.stem) for path in sorted(RECORDED.glob("*.jsonl"))),
-        lightning(RICH),
-        trainer(),
-    ],
+    TRAININGS,
     ids=[*(path.stem for path in sorted(RECORDED.glob("*.jsonl"))), "lightning", "trainer"],
 )
 def test_the_end_is_foretold_after_a_tenth_of_the_work(pieces: Pieces) -> None:
