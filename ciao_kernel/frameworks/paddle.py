@@ -17,6 +17,7 @@ from ciao_kernel.frameworks.replicas import (
     no_decider,
     python_command,
     replica_specs,
+    with_start,
     with_variables,
 )
 from ciao_kernel.model import (
@@ -31,6 +32,23 @@ from ciao_kernel.plugins import JobManifest
 _JOB = "a Paddle job"
 _PORT = 36543
 """The operator's default (pkg/apis/kubeflow.org/v1/paddlepaddle_types.go)."""
+_WAIT = """\
+import os, socket, sys, time
+first = os.environ["PADDLE_MASTER"].rpartition(":")[0]
+until = time.monotonic() + 300
+while time.monotonic() < until:
+    try:
+        socket.getaddrinfo(first, None)
+        break
+    except OSError:
+        time.sleep(0.2)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs in a pod before its command, which Paddle's own launcher would not need.
+
+The name of worker-0 exists as soon as its pod has an address, perhaps after it has pulled an image.
+Paddle does not repeat a failed lookup. The time is limited since the name ends with worker-0: a
+worker that starts again later would wait in vain."""
 
 
 class Paddle:
@@ -43,6 +61,7 @@ class Paddle:
 
     name = "paddle"
     roles = ("master", "worker")
+    refused_roles = frozenset({"master"})
     endless: frozenset[str] = frozenset()
     package = "paddle"
     requirement = "paddlepaddle"
@@ -86,6 +105,8 @@ class Paddle:
         own = f"$(CIAO_JOB)-worker-$(CIAO_INDEX):{_PORT}"
         more = _of_paddle(spec, hosts, own, "$(CIAO_INDEX)")
         named = {role: with_variables(pod, more) for role, pod in pods.items()}
+        if spec.count("worker") > 1:
+            named = {role: with_start(pod, _WAIT) for role, pod in named.items()}
         replicas = replica_specs(spec, named, {"worker": "Worker"}, "paddle")
         body: Manifest = {"paddleReplicaSpecs": replicas}
         return JobManifest("kubeflow.org/v1", "PaddleJob", "paddlejobs", "paddle", body)

@@ -15,6 +15,8 @@ from ciao_kernel.frameworks.replicas import (
     one_master,
     python_command,
     replica_specs,
+    with_program,
+    with_start,
     with_variables,
 )
 from ciao_kernel.model import (
@@ -32,6 +34,14 @@ _JOB = "a PyTorch job"
 _ALONE = {"LOCAL_RANK": "0"}
 """Of a replica that is one process of several replicas, without torchrun. Without it Accelerate
 trains on processors, as several processes of one machine would."""
+_OF_NODE = """\
+import os, sys
+os.environ.setdefault("NODE_RANK", os.environ.get("RANK", "0"))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts the command behind it with NODE_RANK, which the operator does not set.
+
+It sets RANK behind all variables of the manifest, so none of these can refer to it."""
 
 
 class PyTorch:
@@ -81,7 +91,11 @@ class PyTorch:
     def environment(
         self, spec: JobSpec, replica: Replica, addresses: Mapping[Replica, Address]
     ) -> dict[str, str]:
-        """Return MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the node's, as in a PyTorchJob."""
+        """Return MASTER_*, PET_*, RANK and WORLD_SIZE; RANK is the node's, as in a PyTorchJob.
+
+        NODE_RANK is for Lightning, which computes the rank of each process from it. torchrun tells
+        its processes GROUP_RANK instead.
+        """
         if spec.elastic:
             count = processes_per_replica(spec, replica)
             return elastic.environment(spec, replica, addresses, count)
@@ -99,6 +113,7 @@ class PyTorch:
             "PET_NODE_RANK": str(rank),
             "PET_NNODES": str(len(addresses)),
             "PET_NPROC_PER_NODE": str(processes_per_replica(spec, replica)),
+            **({"NODE_RANK": str(rank)} if spec.runner is Runner.PYTHON else {}),
             **(_ALONE if _is_one_process(spec, replica.role) else {}),
         }
 
@@ -121,6 +136,8 @@ class PyTorch:
             own[role] = pod if count == common else _with_processes(pod, count)
             if _is_one_process(spec, role):
                 own[role] = with_variables(own[role], _ALONE)
+            if spec.runner is Runner.PYTHON:
+                own[role] = with_start(own[role], _OF_NODE)
         body: Manifest = {
             "nprocPerNode": str(common),
             "pytorchReplicaSpecs": replica_specs(spec, own, titles, "pytorch"),
@@ -142,10 +159,9 @@ def _is_one_process(spec: JobSpec, role: str) -> bool:
 
 def _with_processes(pod: Manifest, count: int) -> Manifest:
     """Set torchrun's number of processes: its option overrides the operator's variable."""
-    first, *others = pod["spec"]["containers"]
-    command = torchrun.with_option(first.get("command") or (), f"--nproc-per-node={count}")
-    containers = [{**first, "command": command}, *others]
-    return {**pod, "spec": {**pod["spec"], "containers": containers}}
+    command = list(pod["spec"]["containers"][0].get("command") or ())
+    option = f"--nproc-per-node={count}"
+    return with_program(pod, command=torchrun.with_option(command, option))
 
 
 def processes_per_replica(spec: JobSpec, replica: Replica) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import (
@@ -134,12 +135,35 @@ def with_variables(pod: Manifest, variables: Mapping[str, str]) -> Manifest:
         variables: Names and values. Those of ``%envvar`` take precedence, and those of the operator
             do: it adds its own behind them.
     """
-    first, *others = pod["spec"]["containers"]
-    env = first.get("env") or []
+    env = pod["spec"]["containers"][0].get("env") or []
     known = {one["name"] for one in env}
     more = [{"name": n, "value": v} for n, v in variables.items() if n not in known]
-    containers = [{**first, "env": [*env, *more]}, *others]
-    return {**pod, "spec": {**pod["spec"], "containers": containers}}
+    return with_program(pod, env=[*env, *more])
+
+
+def with_program(pod: Manifest, **changed: Any) -> Manifest:
+    """Return a pod template with other fields in the container that runs its program.
+
+    Args:
+        pod: A pod template; its first container runs the program.
+        changed: The fields and their values.
+    """
+    first, *others = pod["spec"]["containers"]
+    return {**pod, "spec": {**pod["spec"], "containers": [{**first, **changed}, *others]}}
+
+
+def with_start(pod: Manifest, program: str) -> Manifest:
+    """Return a pod template in which a text of Python runs before the program, and executes it.
+
+    Without a command it is unchanged: only the job's kind is asked for then.
+
+    Args:
+        pod: A pod template; the first word of its program's command is the interpreter.
+        program: The text; its arguments are the command.
+    """
+    if not (command := pod["spec"]["containers"][0].get("command")):
+        return pod
+    return with_program(pod, command=[command[0], "-I", "-S", "-c", program, *command])
 
 
 def _named(pod: Manifest, container: str) -> Manifest:

@@ -9,12 +9,15 @@ closed when the other replicas have said that their torchrun has ended.
 
 torchrun ends with 1 whatever ended its processes. But ``ExitCode`` restarts a replica only after a
 code of 128 or more, and on this machine ``%retries`` starts a job again whose replica was killed.
-So the program here ends as the first process that failed.
+So the program here ends as the first process that failed. If torchrun has seen that one killed, it
+does so even if it is told to end while torchrun still ends the others: another replica may fail
+meanwhile. torchrun looks ten times a second, also in releases in which it looked every five.
 
 Several processes of a replica write to one pipe. Without buffers, as PYTHONUNBUFFERED and ``-u``
 ask for, ``print("loss", 1)`` is four writes, and the lines of two processes get mixed. So their
 streams are buffered by line: a line is one write, and a pipe keeps up to 4096 bytes of a write
-together (pipe(7), PIPE_BUF). Each line begins with the number of its process, ``LOCAL_RANK``.
+together (pipe(7), PIPE_BUF). Each line, and each state of a progress bar, begins with the number of
+its process, ``LOCAL_RANK``.
 """
 
 from __future__ import annotations
@@ -25,33 +28,69 @@ from ciao_kernel.delivery.output.result_writer import NAMES
 
 MODULE = "torch.distributed.run"
 
-_LINES = """\
-import io, os, sys
+_LINES = r'''
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
 from importlib import machinery, util
 
-mark = f"[{os.environ.get('LOCAL_RANK')}] "
 
-class Marked(io.TextIOWrapper):
-    inside = False  # of a line
+class _Marked(io.TextIOWrapper):
+    """Writes whole lines, each behind the number of its process; states of a bar have it too."""
 
-    def write(self, text):
+    BLANK = r"(?:[^\S\r\n]|\x1b\[[\d;?]*[A-Za-z])*"
+    # A state that shows nothing gets no number: it only clears the line.
+    START = re.compile(rf"\n(?=[\s\S])|\r(?={BLANK}[^\s\x1b])")
+    END = re.compile(rf"(?:\n|\r{BLANK})\Z")
+
+    def __init__(self, stream: io.TextIOWrapper, last: list[_Marked]) -> None:
+        self.mark = f"[{os.environ.get('LOCAL_RANK')}] "
+        self.end = "\n"  # of its text: a line feed, a carriage return, or "" inside a line
+        self.waits = False  # for the rest of a line: the file does not have this text yet
+        self.last = last  # the stream that has written last to the file
+        last[:] = [self]
+        self.stream = stream  # its end would close the file, which both write to
+        super().__init__(stream.buffer, stream.encoding, stream.errors, line_buffering=True)
+
+    def write(self, text: str) -> int:
         if text:
-            before = "" if self.inside else mark
-            self.inside = not text.endswith("\\n")
-            body = text if self.inside else text[:-1]
-            body = before + body.replace("\\n", "\\n" + mark)
-            super().write(body if self.inside else body + "\\n")
+            other = self.last[0]
+            before = self.end if self.waits or other is self else other.end or "\n"
+            body, end = before + text, self.END.search(before + text)
+            # A template would be compiled, for which modules are missing at the end of Python.
+            body = self.START.sub(lambda start: start[0] + self.mark, body)
+            super().write(body[len(before) :])
+            self.end = end[0][0] if end else ""
+            self.waits = "\n" not in text and "\r" not in text
+            if not self.waits:
+                self.last[0] = self
         return len(text)
+
+    def flush(self) -> None:
+        super().flush()
+        if self.waits:
+            self.waits = False
+            self.last[0] = self
 
 # Not in its children, whose output the program may read.
 of_torchrun = os.environ.get("CIAO_TORCHRUN") == str(os.getppid())
+try:
+    same = os.path.sameopenfile(1, 2)
+except OSError:
+    same = False
+last: list[_Marked] = []
 for name in ("stdout", "stderr"):
     stream = getattr(sys, name)
     try:
         stream.reconfigure(line_buffering=True, write_through=False)
         if of_torchrun:
-            setattr(sys, name, Marked(
-                stream.buffer, stream.encoding, stream.errors, line_buffering=True))
+            marked = _Marked(stream, last if same else [])
+            if getattr(sys, f"__{name}__") is stream:
+                setattr(sys, f"__{name}__", marked)  # it stays, and a program may restore it
+            setattr(sys, name, marked)
     except Exception:
         pass  # somebody has replaced it
 others = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]
@@ -60,7 +99,7 @@ if found is not None:
     sys.path[:] = others  # it may import a third one
     sys.modules["sitecustomize"] = hidden = util.module_from_spec(found)
     found.loader.exec_module(hidden)
-"""
+'''
 """A ``sitecustomize``, which each process runs at its start; the environment's own one runs too.
 
 Only what Python writes is marked, not what a library in C writes."""
@@ -99,12 +138,25 @@ replicas = int(os.environ.get("PET_NNODES") or 1)
 processes = os.environ.get("PET_NPROC_PER_NODE")
 if sys.argv[1].startswith("--nproc-per-node="):
     processes = sys.argv[1].partition("=")[2]
+def first_failure(error):
+    # Of the processes that had ended before torchrun got a signal; 0 if none had failed.
+    trace = error.__traceback__
+    while trace is not None:
+        context = getattr(trace.tb_frame.f_locals.get("self"), "_pcontext", None)
+        failures = getattr(context, "_failures", None)
+        if failures:
+            return min(failures.values(), key=lambda one: one.timestamp).exitcode
+        trace = trace.tb_next
+    return 0
+
 def end_as(error):
     # As the process that failed first: torchrun itself would hide its signal behind a 1.
     code = 1
     try:
         if type(error).__name__ == "SignalException":
             code = -int(error.sigval)
+            if first_failure(error) == -signal.SIGKILL:
+                code = -signal.SIGKILL  # the signal came while torchrun was ending the others
         elif type(error).__name__ == "ChildFailedError":
             code = error.get_first_failure()[1].exitcode
     except Exception:
@@ -122,6 +174,7 @@ is_master = os.environ.get("PET_NODE_RANK") == "0"
 store = open_store(600) if replicas > 1 and is_master else None
 # Nodes may be made for the other replicas, which takes longer than torch's fifteen minutes.
 os.environ.setdefault("PET_RDZV_CONF", "timeout=3600")
+os.environ.setdefault("PET_MONITOR_INTERVAL", "0.1")
 failure = None
 try:
     runpy.run_module("{MODULE}", run_name="__main__", alter_sys=True)
@@ -147,8 +200,9 @@ if replicas > 1:
     except Exception:
         pass
 """
-"""Runs in the replica, whose image has no ciao. It uses only the public API of torch (since 1.12),
-and torchrun works as without it if any step fails. After a failure of torchrun nothing waits."""
+"""Runs in the replica, whose image has no ciao. It uses the public API of torch (since 1.12),
+except in ``first_failure``, and torchrun works as without it if any step fails. After a failure of
+torchrun nothing waits."""
 
 
 def command(python: str, program: Sequence[str], arguments: Sequence[str] = ()) -> tuple[str, ...]:

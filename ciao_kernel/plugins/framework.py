@@ -136,6 +136,14 @@ class AnyLanguage(Protocol):
 
 
 @runtime_checkable
+class Refusing(Protocol):
+    """The optional part of a :class:`Framework` that refuses some of its roles with a reason."""
+
+    refused_roles: frozenset[str]
+    """Roles that :meth:`Framework.complete` refuses; help and Tab do not offer them."""
+
+
+@runtime_checkable
 class Serving(Protocol):
     """The optional part of a :class:`Framework` that has a server of its own for some roles.
 
@@ -170,7 +178,7 @@ class Forkable(Protocol):
 
 
 OPTIONAL_FRAMEWORK_PARTS = (
-    OperatorKind, Launching, StartedBySsh, AnyLanguage, Serving, Forkable,
+    OperatorKind, Launching, StartedBySsh, AnyLanguage, Refusing, Serving, Forkable,
 )  # fmt: skip
 """All protocols that a :class:`Framework` may implement too."""
 

@@ -200,7 +200,13 @@ def test_workers_that_serve_cannot_all_succeed() -> None:
         (
             "%worker=1 %gpu=2 %runner=python",
             "worker-0",
-            {"WORLD_SIZE": "2", "RANK": "1", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"},
+            {
+                "WORLD_SIZE": "2",
+                "RANK": "1",
+                "PET_NNODES": "2",
+                "PET_NPROC_PER_NODE": "1",
+                "NODE_RANK": "1",
+            },
         ),
         (
             "%worker=1 %gpu=1 %runner=python",
@@ -210,13 +216,20 @@ def test_workers_that_serve_cannot_all_succeed() -> None:
                 "RANK": "1",
                 "PET_NNODES": "2",
                 "PET_NPROC_PER_NODE": "1",
+                "NODE_RANK": "1",
                 "LOCAL_RANK": "0",
             },
         ),
         (
             "%worker=0 %runner=python",
             "master-0",
-            {"WORLD_SIZE": "1", "RANK": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1"},
+            {
+                "WORLD_SIZE": "1",
+                "RANK": "0",
+                "PET_NNODES": "1",
+                "PET_NPROC_PER_NODE": "1",
+                "NODE_RANK": "0",
+            },
         ),
         (
             "%worker=2;%gpu=2",

