@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+import sys
 import warnings
 
 from ciao_kernel.errors import SourceError
@@ -18,9 +19,11 @@ from ciao_kernel.magics.table import Table
 MAX_BYTES = 1024 * 1024
 """Size limit of a cell: that of a ConfigMap (1 MiB, Kubernetes' limit for one object)."""
 
+_OWN = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 _DIRECTIVE_BELOW = re.compile(r"[\r\n]%([A-Za-z][\w-]*)[ \t]*=")
 _COMMENT_BELOW = re.compile(r"[\r\n](?P<line>#[ \t]*%([A-Za-z][\w-]*)[ \t]*=)")
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_ASYNC = re.compile(r"'await' outside|outside (?:of an )?async")
 _NO_CODE = re.compile(r"[ \t\f]*(?:#.*)?\Z")
 
 
@@ -192,10 +195,25 @@ def check_body(
         safe, column, _ = program_line(line, table, column)
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
-        "Python cannot compile the cell, so no replica could run it.",
+        _hint(message),
         line=number,
         column=column,
         text=safe if line else "",
+    )
+
+
+def _hint(message: str) -> str:
+    """Return the remedy for a syntax error, by Python's message."""
+    if _ASYNC.search(message):  # a plain cell may await below no function
+        return (
+            "A job runs plain Python: put the code into a coroutine, such as `async def main()`, "
+            "and run it with `asyncio.run(main())`."
+        )
+    if message.endswith("outside function"):
+        return "A job runs plain Python: put the line into a function, or leave it out."
+    return (
+        f"{_OWN}, the kernel's, cannot compile the cell. If the replicas have a newer one that "
+        "can, name it: %python=python3…."
     )
 
 

@@ -50,7 +50,7 @@ def check_roles(framework: str, tokens: tuple[Token, ...], table: Table) -> None
                 token,
                 table,
                 f"{framework} has no role {entry.field}.",
-                f"Its roles are {', '.join(roles)}.",
+                f"Its roles are {', '.join(table.offered_roles(framework))}.",
                 whole=True,
             )
 

@@ -25,6 +25,9 @@ _PLACE = re.compile(
 _QUOTED = re.compile(r"""\\. | "(?>(?:[^"\\]++|\\.)*)" | '(?P<single>[^']*+)' """, re.X | re.S)
 """A part of a value that is quoted as in a shell."""
 
+_LIST = re.compile(r"[\w.*?/-]*(?:,[\w.*?/-]*)+")
+"""What stands in the braces of a shell's list, such as ``train,test``: it has no spaces."""
+
 _CELL = "{cell}"
 """In ``%command`` it is the path of the cell's file, also if the notebook has such a variable."""
 
@@ -41,8 +44,9 @@ def expand(tokens: Iterable[Token], variables: Mapping[str, Any] | None) -> Expa
     """Replace variables in the values of directives.
 
     ``{lr}``, ``{2 * lr:.3f}``, ``$lr`` and ``$config.lr`` become values; ``{{lr}}`` and ``$$lr``
-    become ``{lr}`` and ``$lr``. Between single quotes ``$`` stays, as in a shell. A value cannot
-    add a directive, because the directives are already separated.
+    become ``{lr}`` and ``$lr``. Between single quotes ``$`` stays, as in a shell, and everywhere
+    ``${lr}``, also with a ``$`` or backslash before it. A value cannot add a directive, because the
+    directives are already separated.
 
     Args:
         tokens: The directives of a header.
@@ -98,6 +102,9 @@ def _places(token: Token) -> Iterator[re.Match[str]]:
             single.pop()
         quoted = bool(single) and single[-1][0] < match.start()
         if match[0] == _CELL and in_command:
+            continue
+        # ${name} is a shell's. So is $${name}, which makefiles and templates write for it.
+        if match["open"] == "{" and text[match.start() - 1 : match.start()] == "$":
             continue
         if not (match["name"] and quoted):
             yield match
@@ -180,6 +187,9 @@ def _expression(match: re.Match[str], variables: Mapping[str, Any]) -> _Expressi
         tree = ast.parse((expression or "").strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _Kept from None
+    # {train,test} in a path is a shell's, where such a list has no spaces.
+    if _LIST.fullmatch(expression or "") and not (escaped or spec or conversion):
+        raise _Kept
     nodes = list(ast.walk(tree))
     bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
     found = [node for node in nodes if isinstance(node, ast.Name)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PART = re.compile(
@@ -72,8 +73,13 @@ def pairs(text: str) -> tuple[str, ...]:
     return words(text)
 
 
-def quote_pair(word: str) -> str:
-    """Quote a word for :func:`pairs`: a comma at its end too."""
+def quote_pairs(found: Iterable[tuple[str, str]]) -> str:
+    """Quote keys and values for :func:`pairs`, each pair as one word."""
+    return " ".join(_quote_pair(f"{key}={value}") for key, value in found)
+
+
+def _quote_pair(word: str) -> str:
+    """Quote a word; one with a comma at its end is always between quotes."""
     text = quote(word)
     return f"'{text}'" if text == word and word.endswith(",") else text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ciao_kernel.magics import synonyms
 from ciao_kernel.magics.directive import Directive as Directive
@@ -56,6 +56,8 @@ class Names:
     """Frameworks whose programs need not be Python."""
     forkable: frozenset[str] = frozenset()
     """Frameworks whose programs can run in warm replicas."""
+    refused: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Roles by framework that it has only to refuse them with a reason."""
 
 
 class Table:
@@ -100,8 +102,13 @@ class Table:
         return self.names.frameworks.get(framework, every)
 
     def frameworks(self, role: str) -> tuple[str, ...]:
-        """Return the frameworks that have a role."""
-        return tuple(name for name, roles in self.names.frameworks.items() if role in roles)
+        """Return the frameworks that have a role and do not refuse it."""
+        return tuple(name for name in self.names.frameworks if role in self.offered_roles(name))
+
+    def offered_roles(self, framework: str) -> tuple[str, ...]:
+        """Return the roles of a framework as help and Tab show them, without those it refuses."""
+        refused = self.names.refused.get(framework, ())
+        return tuple(role for role in self.roles(framework) if role not in refused)
 
 
 def build(names: Names) -> Table:

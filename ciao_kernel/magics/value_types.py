@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pair, words
+from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pairs, words
 
 _DNS_LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -188,7 +188,7 @@ class Pairs:
 
     def render(self, value: tuple[tuple[str, str], ...]) -> str:
         """Quote each pair as one word."""
-        return " ".join(quote_pair(f"{key}={text}") for key, text in value)
+        return quote_pairs(value)
 
     @staticmethod
     def mask(value: tuple[tuple[str, str], ...]) -> str:

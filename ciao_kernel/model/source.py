@@ -32,7 +32,7 @@ class Source:
     imports: frozenset[str] = frozenset()
     """Top-level names of all modules that the program and its local modules import."""
     notes: tuple[str, ...] = ()
-    """Notes for the user about files that are not delivered, one sentence each."""
+    """Notes for the user about what is not delivered, one sentence each."""
     module: str = ""
     """Dotted name of the program if Python runs it as a module (``python -m``), else ""."""
     own: tuple[SourceFile, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.directive import Directive
-from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pair, words
+from ciao_kernel.magics.shell_words import one_word, pairs, quote, quote_pairs, words
 from ciao_kernel.model import ApiName, RestartPolicy, SuccessPolicy
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -118,7 +118,7 @@ class KeyValues:
 
     def render(self, value: tuple[tuple[str, str], ...]) -> str:
         """Quote each pair as one word."""
-        return " ".join(quote_pair(f"{key}={text}") for key, text in value)
+        return quote_pairs(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,8 @@ def directives() -> list[Directive]:
             ),
             (
                 "ttl", "ttl", numeric_types.Duration(),
-                "Time after which a finished job is deleted with its pods and logs (no TrainJob).",
+                "Time after which a finished job is deleted with its pods and logs (no TrainJob, "
+                "no MPIJob of mpi-operator: `ciao delete --finished --older 7d` removes those).",
                 "%ttl=1h", "the setting: 1d", False,
             ),
             (

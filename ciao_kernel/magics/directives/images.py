@@ -42,16 +42,21 @@ class Address:
 class Repository:
     """A repository in a registry, to which images are pushed.
 
-    A host alone has the form of an image of Docker Hub, and the images would be pushed there.
+    A host alone has the form of an image of Docker Hub, and the images would be pushed there. A tag
+    would not be used: builders name images by digests of their contents.
     """
 
     expected: str = "a repository such as registry.example.com/team/cells"
 
     def parse(self, text: str) -> str:
-        """Check the form, and that a path follows a host."""
+        """Check the form, that a path follows a host, and that there is no tag."""
         word = ImageName(self.expected).parse(text)
         if "/" not in word and (word == "localhost" or {".", ":"}.intersection(word)):
             raise ValueError("HOST/PATH, a path after the host: registry.example.com/team/cells")
+        if "@" in word or ":" in word.rpartition("/")[2]:
+            raise ValueError(
+                "a repository without a tag or a digest: registry.example.com/team/cells"
+            )
         return word
 
     def render(self, value: str) -> str:

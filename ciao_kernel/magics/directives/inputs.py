@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.shell_words import words
 
@@ -39,3 +40,12 @@ def directives() -> list[Directive]:
             repeatable=True,
         ),
     ]
+
+
+def of_header(header: str) -> tuple[str, ...]:
+    """Return the names that a job's stored header gives to the program.
+
+    Args:
+        header: The stored header.
+    """
+    return stored_header.value(header, "input", Variables(), ())

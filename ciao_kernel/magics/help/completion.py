@@ -110,7 +110,7 @@ def complete(
 def _names(prefix: str, token: Token, others: list[Token], table: Table) -> tuple[str, ...]:
     """Return the directives that are allowed here, best matches first."""
     framework = _framework(others, table)
-    roles = table.roles(framework) if framework else None
+    roles = table.offered_roles(framework) if framework else None
     scoped = list(_scoped(others, table))
     given = {(entry.name, role) for entry, role, _ in scoped}
     before = [
@@ -251,7 +251,7 @@ def _replicas(head: Header, table: Table) -> Iterator[str]:
                 counts[entry.field] = entry.kind.parse(token.value or "")
             except ValueError:
                 continue
-    roles = table.roles(framework or "")
+    roles = table.offered_roles(framework or "")
     yield from (role for role in roles if counts.get(role, not counts))
     for role in roles:
         for index in range(min(counts.get(role, 0), _MOST_REPLICAS)):

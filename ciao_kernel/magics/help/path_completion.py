@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import shutil
@@ -25,8 +26,27 @@ def interpreters(typed: str, folder: Path) -> Iterator[str]:
         return iter(paths(typed, folder))
     minor = range(sys.version_info.minor + 2, 9, -1)
     names = ("python3", "python", *(f"python3.{number}" for number in minor))
-    found = [name for name in names if shutil.which(name)]
+    found = [name for name in names if _is_chosen(shutil.which(name))]
     return (name for name in (*found, sys.executable) if name.startswith(typed))
+
+
+def _is_chosen(program: str | None) -> bool:
+    """Return whether there is a program, and not only a shim of pyenv for versions not in use."""
+    if not program:
+        return False
+    shims = Path(program).parent
+    if shims.name != "shims":
+        return True
+    name, root = Path(program).name, shims.parent
+    try:
+        text = os.environ.get("PYENV_VERSION") or (root / "version").read_text()
+    except (OSError, ValueError):
+        return True  # shims of another tool, or of versions that are not known here
+    versions = text.replace(":", " ").split()
+    # "3.11" is the newest of 3.11.1, 3.11.2 and so on; "system" is what PATH has besides.
+    return "system" in versions or any(
+        any(root.glob(f"versions/{glob.escape(one)}*/bin/{name}")) for one in versions
+    )
 
 
 def paths(typed: str, folder: Path, secret: Secret | None = None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from ciao_kernel.session.plugin_registry import Registry
 TABLE = Registry(third_party={}).table
 TF = "%framework=tensorflow\n"
 PT = "%framework=pytorch\n"
+OLD = f"Python 3.{sys.version_info.minor}, the kernel's, cannot compile the cell. "
 
 
 def fail(text: str) -> UsageError:
@@ -209,13 +211,18 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         (TF + "x = !ls\n", 2, 4, "!ls is IPython syntax", "a plain cell"),
         (TF + "x = %pwd\n", 2, 4, "%pwd is IPython syntax", "a plain cell"),
         # Wrong Python.
-        (TF + "x = (1,\ny = 2\n", 2, 4, "", "Python cannot compile"),
-        (TF + "def f(:\n    pass\n", 2, 6, "", "Python cannot compile"),
-        (TF + "x = 1\n  y = 2\n", 3, None, "indent", "Python cannot compile"),
-        (TF + "x = 'a\n!ls\n", 2, 4, "unterminated string", "Python cannot compile"),
-        (TF + "return 5\n", 2, None, "outside function", "Python cannot compile"),
-        (TF + "import os\nawait os\n", 3, None, "outside function", "Python cannot compile"),
-        (TF + "x = 1\x01\n", 2, None, "non-printable character", "Python cannot compile"),
+        (TF + "x = (1,\ny = 2\n", 2, 4, "", OLD),
+        (TF + "def f(:\n    pass\n", 2, 6, "", OLD),
+        (TF + "x = 1\n  y = 2\n", 3, None, "indent", OLD),
+        (TF + "x = 'a\n!ls\n", 2, 4, "unterminated string", OLD),
+        (TF + "return 5\n", 2, None, "outside function", "into a function, or leave it out."),
+        (TF + "for x in y:\n    yield x\n", 3, None, "outside function", "into a function"),
+        (TF + "yield from x\n", 2, None, "outside function", "into a function"),
+        (TF + "import os\nawait os\n", 3, None, "outside function", "asyncio.run(main())"),
+        (TF + "x\nasync with x: pass\n", 3, None, "outside async", "asyncio.run(main())"),
+        (TF + "[x async for x in y]\n", 2, None, "asynchronous", "asyncio.run(main())"),
+        (TF + "def f():\n    await x\n", 3, None, "outside async", "asyncio.run(main())"),
+        (TF + "x = 1\x01\n", 2, None, "non-printable character", OLD),
         # What no file can hold.
         (TF + "x = '\0'", 2, 5, "a null byte", "Delete it"),
         ("%\0", 1, 1, "a null byte", "Delete it"),
@@ -285,7 +292,16 @@ def test_other_tools_names_are_no_directives_and_mean_some() -> None:
 
 def test_python_s_error_comes_before_a_magic_further_down() -> None:
     assert fail(TF + "x = )\n!ls\n").message != ""
-    assert fail(TF + "x = )\n!ls\n").hint.startswith("Python cannot compile")
+    assert fail(TF + "x = )\n!ls\n").hint.startswith(OLD)
+
+
+def test_a_newer_python_of_the_replicas_is_offered_and_not_refused() -> None:
+    text = "%framework=python\nx = (1 if\n"
+    assert (
+        fail(text).hint
+        == f"{OLD}If the replicas have a newer one that can, name it: %python=python3…."
+    )
+    assert parse.parse(f"%python=python3.99\n{text}", TABLE).code.endswith("(1 if\n")
 
 
 def test_no_framework_in_a_cell_without_directives() -> None:
@@ -484,6 +500,17 @@ def test_a_registry_without_a_repository(host: str) -> None:
     assert error.message.endswith(
         f"%registry cannot be '{host}': expected HOST/PATH, a path after the host: "
         "registry.example.com/team/cells."
+    )
+
+
+@pytest.mark.parametrize(
+    "repository", ["host:5000/cells:prod", "ada/cells:1", f"host/cells@sha256:{'0' * 64}"]
+)
+def test_a_repository_with_a_tag(repository: str) -> None:
+    """Tags of images are digests of their contents: the tag would not be used."""
+    error = fail(f"{TF}%registry={repository}\npass")
+    assert error.message.endswith(
+        "expected a repository without a tag or a digest: registry.example.com/team/cells."
     )
 
 

@@ -295,13 +295,42 @@ def test_a_folder_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_interpreters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: name == "python3")
+    monkeypatch.setattr("shutil.which", {"python3": "/usr/bin/python3"}.get)
     monkeypatch.setattr("sys.executable", "/opt/python")
     monkeypatch.setenv("HOME", str(folder))
     assert matches("%python=|", folder) == ("python3", "/opt/python")
     assert matches("%python=py|", folder) == ("python3",)
     assert matches("%python=~/co|", folder) == ("'~/conf/'",)
     assert matches(f"%python={folder}/co|", folder) == (f"{folder}/conf/",)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "variable", "offered"),
+    [
+        ("3.11.7\n", "", ["python3", "python3.11"]),
+        ("3.11.7\n3.12\n", "", ["python3", "python3.12", "python3.11"]),
+        ("3.11.7\n", "3.10.1:3.11.7", ["python3", "python3.11", "python3.10"]),
+        ("3.9.1\n", "", []),
+        ("system\n", "", ["python3", "python3.12", "python3.11", "python3.10"]),
+        ("", "", ["python3", "python3.12", "python3.11", "python3.10"]),  # no file of pyenv
+    ],
+)
+def test_shims_of_versions_that_are_not_chosen_are_not_offered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, variable: str, offered: list[str]
+) -> None:
+    root = folder / "pyenv"
+    (root / "shims").mkdir(parents=True)
+    for version in ("3.10.1", "3.11.7", "3.12.1"):
+        (root / "versions" / version / "bin").mkdir(parents=True)
+        for name in ("python3", f"python{version[:4]}"):
+            for place in (root / "shims", root / "versions" / version / "bin"):
+                (place / name).touch(mode=0o755)
+    if chosen:
+        (root / "version").write_text(chosen)
+    monkeypatch.setenv("PATH", str(root / "shims"))
+    monkeypatch.setenv("PYENV_VERSION", variable)
+    monkeypatch.setattr("sys.executable", "/opt/python")
+    assert matches("%python=|", folder) == (*offered, "/opt/python")
 
 
 def test_of_many_interpreters_the_newest_come_first(

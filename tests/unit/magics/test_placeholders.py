@@ -66,6 +66,19 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("sh -c 'echo $n ${no} $$n' $n", "sh -c 'echo $n ${no} $$n' 3"),
         ("""\\'$n\\' "it's $n" "\\"'$n'" '$n""", """\\'3\\' "it's 3" "\\"'3'" '3"""),
         ("""'{n} $n'"$n"'$n'$n""", """'3 $n'"3"'$n'3"""),
+        # Braces behind $ are a shell's, in quotes or not.
+        ("${n} x${n}{n} {n}${n}", "${n} x${n}3 3${n}"),
+        ("bash -c 'n=1; echo ${n}' {n}", "bash -c 'n=1; echo ${n}' 3"),
+        ('"${n}" ${n:-3} ${n%.txt} ${n[0]} ${n:-$lr}',) * 2,
+        ("$${n} \\${n} '$${n}'",) * 2,
+        ("'$'{n} ${{n}} $n{n}", "'$'3 ${n} 33"),
+        # A list in braces is a shell's too; a tuple has its parentheses.
+        ("data/{n,lr}.csv {n,} {n,nope} {*.a,b}",) * 2,
+        ("'{n, lr}' {max(n, 2), lr}", "'(3, 0.01)' (3, 0.01)"),
+        (
+            "{(n, lr)} {n, lr!r} {{n,lr}} {opts['x'][0], n!s:>8}",
+            "(3, 0.01) (3, 0.01) {n,lr}   (1, 3)",
+        ),
         # An escape is needed only where a variable would be replaced.
         ("{{lr}} $$n", "{lr} $n"),
         ("{{other}} $$other", "{{other}} $$other"),
@@ -94,7 +107,7 @@ def test_a_name_is_evaluated_only_when_it_is_replaced() -> None:
     variables = {**VARIABLES, "ask": asked.append}
     for value in ("{n}", "x$n", "{ask(n)}", "$config.lr", "{{n}}", "$$n"):
         assert has_variable(*tokens(value), variables)
-    for value in ("{cell}", "{nope}", "'$n'", "n", '{"n": 1}', "$nope {n + nope}", ""):
+    for value in ("{cell}", "{nope}", "'$n'", "${n}", "n", '{"n": 1}', "$nope {n + nope}", ""):
         assert not has_variable(*tokens(value), variables)
         assert expand(tokens(value), variables).tokens == tokens(value)
     assert asked == []
@@ -137,7 +150,9 @@ def test_what_looks_like_a_variable_is_named() -> None:
         assert value == written
         assert "a b" not in str(notes)  # it may be a password
         assert "stays as written: it fails with " in notes[0]
-    assert one("""'{"a": 1}' {} {a b} ${{}} {{nope}}""")[1] == ()
+    assert (
+        one("""'{"a": 1}' {} {a b} ${{}} {{nope}} ${HOME} ${n} ${n:-3} $${nope} {n,lr}""")[1] == ()
+    )
 
 
 def test_a_value_adds_no_directive() -> None:

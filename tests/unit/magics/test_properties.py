@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -229,7 +230,7 @@ IMAGES = st.from_regex(
     r"(@sha256:[0-9a-f]{64})?",
     fullmatch=True,
 )
-REPOSITORIES = IMAGES.filter(lambda image: "/" in image or image.isalpha())
+REPOSITORIES = IMAGES.map(lambda image: re.sub(r":[^/]*$|@.*", "", image))
 CLUSTER = {
     "context": maybe(st.text(LINE, min_size=1, max_size=12)),
     "namespace": maybe(NAMES),
