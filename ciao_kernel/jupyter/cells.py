@@ -138,10 +138,26 @@ def _label() -> str:
 def hide_frames(error: CiaoError) -> None:
     """Let IPython show an error as a message with a hint, without the frames of this package."""
     from ciao_kernel.display.errors import colored, uncolored
+    from ciao_kernel.display.terminal import uses_color
 
-    lines = colored if _in_a_kernel() or sys.stdout.isatty() else uncolored
+    wanted = colors_errors() if _in_a_kernel() else uses_color(_valid_settings(), sys.stdout)
+    lines = colored if wanted else uncolored
     # IPython calls this method, if an exception has it, instead of formatting a traceback.
     error.__dict__["_render_traceback_"] = functools.partial(lines, error)
+
+
+def colors_errors() -> bool:
+    """Return whether errors in a notebook, which can always show colours, have them."""
+    return _valid_settings().color != "never"
+
+
+def _valid_settings() -> Settings:
+    """Return the settings; a wrong one, which is perhaps the error to show, has its default."""
+    from ciao_kernel import config
+
+    if _session.cache_info().currsize:
+        return _session().settings
+    return config.load_with_errors()[0]
 
 
 _cached: list[tuple[JobResult, JobHandle]] = []

@@ -108,6 +108,7 @@ class CiaoKernel(HelpingKernel):
         in the cell unless the request asks for silence.
         """
         from ciao_kernel.errors import UsageError
+        from ciao_kernel.jupyter import cells
 
         option = "silent=True" if silent else "store_history=False"
         instead = "silent=False" if silent else "store_history=True"
@@ -115,7 +116,8 @@ class CiaoKernel(HelpingKernel):
             f"nothing was run: the request had {option}.",
             f"The program that runs the cells must send {instead}.",
         )
-        return self._reply(messages.ciao_error(error), parent, silent=silent)
+        outcome = messages.ciao_error(error, color=cells.colors_errors())
+        return self._reply(outcome, parent, silent=silent)
 
     async def _run_cell(
         self,
@@ -193,7 +195,7 @@ class CiaoKernel(HelpingKernel):
         except asyncio.CancelledError:
             return messages.interrupted()
         except CiaoError as error:
-            return messages.ciao_error(error)
+            return messages.ciao_error(error, color=cells.colors_errors())
         except (Exception, SystemExit):  # raised by a task, SystemExit would end the kernel
             _log.exception("a cell failed with an internal error")
             return messages.internal_error()

@@ -72,11 +72,17 @@ def internal_error() -> Content:
     return error(type(raised).__name__, str(raised), lines)
 
 
-def ciao_error(raised: CiaoError) -> Content:
-    """Return the outcome of a cell that raised a ciao error: its message and its hint."""
-    from ciao_kernel.display.errors import colored
+def ciao_error(raised: CiaoError, *, color: bool) -> Content:
+    """Return the outcome of a cell that raised a ciao error: its message and its hint.
 
-    return error(type(raised).__name__, visible_lines(raised.message), colored(raised, page=True))
+    Args:
+        raised: The error.
+        color: Show its name in colour.
+    """
+    from ciao_kernel.display.errors import colored, uncolored
+
+    lines = colored(raised, page=True) if color else uncolored(raised)
+    return error(type(raised).__name__, visible_lines(raised.message), lines)
 
 
 def error(name: str, value: str, lines: list[str]) -> Content:

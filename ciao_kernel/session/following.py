@@ -40,6 +40,7 @@ class Following:
         judge: Returns the error of a job with a status and the ends of its logs, None if it has
             none.
         watched: What looks after the job beside its lines.
+        events: What happens to the job; None: its backend tells it.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class Following:
         since: float = 0.0,
         judge: Callable[[Status, Mapping[Replica, bytes]], JobError | None] = lambda *_: None,
         watched: Watchers = NOBODY,
+        events: AsyncIterator[Event] | None = None,
     ) -> None:
-        self.watched = watched
+        self.watched, self._told = watched, events
         self.job, self.backend, self.display = job, backend, display
         self._follow, self._since, self._judge = follow, since, judge
         self._failure: JobFailed | None = None
@@ -215,7 +217,7 @@ class Following:
     async def _events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Yield the backend's events; its resources are closed when following ends."""
         note = self.watched.note_breakpoint
-        events = logs.follow(self.backend, self.job, self._since, note)
+        events = self._told or logs.follow(self.backend, self.job, self._since, note)
         try:
             yield events
         finally:

@@ -32,7 +32,7 @@ from ciao_kernel.model import DryRun, Job, JobSpec, Owner, RestartPolicy, Source
 from ciao_kernel.model.outputs import OUTPUT_WAY, OutputWay
 from ciao_kernel.model.volume import overlap
 from ciao_kernel.plugins import AnyLanguage, Plan
-from ciao_kernel.session import named_plugins
+from ciao_kernel.session import made_folders, named_plugins
 from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.visible_text import listed
 
@@ -183,6 +183,7 @@ async def make_plan(
         await asyncio.to_thread(requirements.check, spec.build, folder)
     if spec.inputs:
         source = await asyncio.to_thread(deliver, source, spec.inputs, variables)
+    made_folders.check(spec, source)
     if spec.outputs or spec.kept_paths:
         from ciao_kernel.delivery.output import results
 

@@ -73,7 +73,7 @@ class Registry:
 
     def _new_table(self) -> Table:
         from ciao_kernel.magics import table as magics_table
-        from ciao_kernel.plugins import AnyLanguage, Forkable
+        from ciao_kernel.plugins import AnyLanguage, Forkable, Refusing
 
         frameworks = self._loadable("frameworks", self.framework)
         roles = {one.name: one.roles for one in frameworks}
@@ -81,9 +81,11 @@ class Registry:
             frozenset(one.name for one in frameworks if isinstance(one, part))
             for part in (AnyLanguage, Forkable)
         )
+        refused = {one.name: one.refused_roles for one in frameworks if isinstance(one, Refusing)}
         # For the others, names are enough: an unused plug-in is not imported.
         builders, backends = tuple(self._names("builders")), tuple(self._names("backends"))
-        return magics_table.build(magics_table.Names(roles, builders, backends, free, forkable))
+        names = magics_table.Names(roles, builders, backends, free, forkable, refused)
+        return magics_table.build(names)
 
     def framework(self, name: str) -> Framework:
         """Return a framework by its name.

@@ -47,6 +47,7 @@ async def rerun(
         header = render.render(plan.spec, session.registry.table)  # with the name, for another one
         record = replace(record, header=header, shown=plan.header)
         builder = selection.builder(plan.spec, backend, session.registry, session.settings)
+        session.check_kept(plan.spec)  # the setting may be another one than at its first run
         await backend.check(plan)
         if inspection.has_files(plan.source):
             passed_over = await why_passed_over(plan.spec, backend, session.settings, front.console)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ciao_kernel.session.followed_job import FollowedJob
     from ciao_kernel.session.following import Following
     from ciao_kernel.session.tensorboard.board import Board, Reach
+    from ciao_kernel.session.warm.ended_run import EndedRun
     from ciao_kernel.session.warm.pool import WarmPool
 
 
@@ -184,12 +185,7 @@ class Session:
         spec = parsed.spec
         for note in parsed.notes:
             front.show(note)
-        if spec.outputs and self.deletes(spec):
-            raise SpecError(
-                "cleanPolicy=all removes the files of the job, and what %output brings back.",
-                "Write %cleanPolicy=running.",
-                directive="output",
-            )
+        self.check_kept(spec)
         planning.check_outputs(spec)
         chosen = self.backend(spec.backend)
         plan, backend, builder = await preparation.prepare(
@@ -225,7 +221,7 @@ class Session:
 
         Raises:
             NoSuchJob: No job has that name.
-            UsageError: This machine has no record of it.
+            UsageError: This machine has no record of it, or its results would be removed at once.
             JobFailed: The new job ran and failed.
         """
         from ciao_kernel.session.rerun import rerun
@@ -245,6 +241,7 @@ class Session:
         lines: int | None = None,
         console: Console | None = None,
         found: tuple[Backend, Job] | None = None,
+        ended: EndedRun | None = None,
     ) -> JobResult:
         """Follow an existing job from its first line; an interrupt leaves it running.
 
@@ -258,6 +255,7 @@ class Session:
             lines: First and last lines of each replica to keep; None: as the job's header says.
             console: Where breakpoint() opens a prompt; None if nobody can answer.
             found: The job and its backend, if the caller has just looked for them.
+            ended: A run of the job that is over, to be shown in place of the job.
 
         Raises:
             NoSuchJob: No job has that name.
@@ -266,9 +264,11 @@ class Session:
         """
         from ciao_kernel.session.failure.verdict import judge
         from ciao_kernel.session.following import Following
-        from ciao_kernel.session.inspection.watchers import watchers
+        from ciao_kernel.session.inspection.watchers import NOBODY, watchers
 
         backend, job = found or (await self.find(name, where))[:2]
+        if ended is not None:
+            job = ended.job
         self.preview = None
         shown = job if lines is None else replace(job, lines=lines)
         following = Following(
@@ -278,7 +278,8 @@ class Session:
             follow,
             since,
             lambda status, tails: judge(job, status, tails, folder, backend.describe_leftovers),
-            watchers(job, backend, display.show, self.settings, console),
+            NOBODY if ended else watchers(job, backend, display.show, self.settings, console),
+            ended.events() if ended else None,
         )
         return await self.followed(job, following).attach_to_end()
 
@@ -327,6 +328,20 @@ class Session:
     def deletes(self, spec: JobSpec) -> bool:
         """Return whether a job's folder or object is removed after a cell has seen its end."""
         return (spec.clean_policy or self.settings.clean_policy) is CleanPolicy.ALL
+
+    def check_kept(self, spec: JobSpec) -> None:
+        """Check that what ``%output`` brings back is not removed at once.
+
+        Raises:
+            SpecError: It is.
+        """
+        if spec.outputs and self.deletes(spec):
+            setting = "" if spec.clean_policy else ", or `%ciao config cleanPolicy=running`"
+            raise SpecError(
+                "cleanPolicy=all removes the files of the job, and what %output brings back.",
+                f"Write %cleanPolicy=running{setting}.",
+                directive="output",
+            )
 
     def outlives(self, backend: Backend) -> bool:
         """Return whether a followed job stays when its kernel ends."""

@@ -36,7 +36,8 @@ def explain(failure: Failure) -> JobFailed:
     }
     replica = _failing_replica(status, found)
     if replica not in ended:
-        return JobFailed(status.message or "the job failed.", job=job.name)
+        message = status.message or "the job failed."
+        return JobFailed(message, hints.refused_pods(message), job=job.name)
     trace, lines = found.get(replica), texts.get(replica, [])
     own, rank = _without_torchrun(lines)
     why = f": {_short(trace.error)}" if trace else f": {rank}." if rank else "."

@@ -12,6 +12,7 @@ from typing import Any
 
 from ciao_kernel.delivery.input.imports import CELL, TEXT
 from ciao_kernel.delivery.input.variables import storable_names
+from ciao_kernel.magics.directives import inputs
 from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
@@ -34,9 +35,19 @@ _NETWORK = re.compile(
     r"(?i:grpc|nccl|gloo|c10d|rendezvous|server socket|\bbind|\blisten)|\bDist\w*Error"
 )
 _NAME = re.compile(r"NameError: (?:global )?name '([^'\n]+)' is not defined")
+_OF_IPYTHON = {
+    "display": "print the value, or bring a file back by %output.",
+    "get_ipython": "leave the call out, or run it in a plain cell.",
+}
+_READS = "EOFError: EOF when reading a line"
+"""Error of input(); that of an empty pickle has another text."""
+_QUITS = re.compile(r"^(?:\[rank\d+\]: )?bdb\.BdbQuit\b", re.MULTILINE)
+_PROMPT = re.compile(r"\(Pdb\) |\bipdb> ")
+_BREAKPOINT = "breakpoint() opens a prompt in the cell, but not with %inspect=off or %warm."
 _KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
 _KILLED_PROCESS = re.compile(r"^  exitcode +: -9\b", re.MULTILINE)
 """What torchrun reports of a process that was killed."""
+_SECURITY = "violates PodSecurity"
 _DISK_FULL = "The pod's disk is full. Write less to it, or write to a bucket."
 _LINES = 200
 _LAST_LINES = 10
@@ -67,7 +78,8 @@ def hint(
         or python_hint(shown, trace.error if trace else shown[-1], job)
         or _missing_file(text, folder, job)
         or _missing_module(end, folder, job)
-        or _missing_name(end, failure.variables)
+        or _missing_name(end, failure.variables, job)
+        or _missing_input(end, text)
         or _keras(text)
         or _port(end, lines[max(0, trace.start - _LINES_BEFORE) :] if trace else [], job)
         or volume_hint(end, job, one.replica.role)
@@ -76,6 +88,24 @@ def hint(
         or _loss(one, job)
     )
     return found or (f"The whole log is in {one.log}." if one.log else "")
+
+
+def refused_pods(message: str) -> str:
+    """Return the remedy for a job whose pods Pod Security refuses; "" if it does not.
+
+    Args:
+        message: The error of the cell, with the words of Kubernetes.
+    """
+    if _SECURITY not in message:
+        return ""
+    by_cell = "A %podPatch can set the fields named above."
+    if f'{_SECURITY} "restricted' not in message:
+        return by_cell
+    return (
+        f"{by_cell} For all cells, an administrator labels the namespace "
+        "pod-security.kubernetes.io/enforce=restricted, and grants you `get` of it: ciao then sets "
+        "these fields itself."
+    )
 
 
 def was_taken_away(one: ReplicaStatus, job: Job) -> bool:
@@ -120,15 +150,30 @@ def _missing_module(text: str, folder: Path, job: Job) -> str:
     return question + advice
 
 
-def _missing_name(text: str, variables: Mapping[str, Any]) -> str:
+def _missing_name(text: str, variables: Mapping[str, Any], job: Job) -> str:
     names = _NAME.findall(text)
-    if not names or names[-1] not in storable_names(variables):
+    if not names:
         return ""
     name = names[-1]
-    return (
-        f"{name} is a variable of the notebook, and a job is a program of its own: "
-        f"add %input={name} and `from ciao_input import {name}`."
-    )
+    if name in inputs.of_header(job.header):
+        return f"%input brings {name} to the job; add `from ciao_input import {name}` to the code."
+    if name in storable_names(variables):
+        return (
+            f"{name} is a variable of the notebook, and a job is a program of its own: "
+            f"add %input={name} and `from ciao_input import {name}`."
+        )
+    if name in _OF_IPYTHON:
+        return f"{name} is IPython's, and a job is a program of its own: {_OF_IPYTHON[name]}"
+    return ""
+
+
+def _missing_input(end: str, text: str) -> str:
+    if _READS in end:
+        return f"A job has no input: give the program its values by %args or %input. {_BREAKPOINT}"
+    # q at a prompt of breakpoint() raises the same, but that prompt is in no log.
+    if _QUITS.search(end) and _PROMPT.search(text):
+        return f"A job has no input, so a debugger gets no command. {_BREAKPOINT}"
+    return ""
 
 
 def _beside(name: str, folder: Path) -> bool:

@@ -37,6 +37,6 @@ def image_hint(reason: str, text: str, job: Job) -> str:
     hint = (
         "The cell names no %image, so its image is that of the settings or ciao's default: add "
         "%image=IMAGE, or set it for all cells with "
-        f"`ciao config images={job.framework}=IMAGE`."
+        f"`ciao config images.{job.framework}=IMAGE`."
     )
     return f"{hint} {secret}" if _REFUSED.search(text) else hint

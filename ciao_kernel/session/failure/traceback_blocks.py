@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 # PyTorch writes a rank before each line of an uncaught error's traceback, except empty lines, and
 # ciao's call of torchrun the number of the process before each line (frameworks/torchrun.py).
-RANK = re.compile(r"^(?:\[\d{1,3}\] (?:\[rank\d+\]: ?)?|\[rank\d+\]: ?)")
-_MARGIN = r"(?:\[\d{1,3}\] )?(?:\[rank\d+\]: ?)?"
+_NUMBER = r"\[\d{1,3}\] "
+_RANK = r"\[rank\d+\]: ?"
+RANK = re.compile(rf"^(?:{_NUMBER}(?:{_RANK})?|{_RANK})")
+_MARGIN = rf"(?:{_NUMBER})?(?:{_RANK})?"
 _START = re.compile(rf"^(?P<margin>{_MARGIN}[\s|]*)Traceback \(most recent call last\):\s*$")
 _GROUP_START = re.compile(
     rf"^{_MARGIN}\s*\+ Exception Group Traceback \(most recent call last\):\s*$"
@@ -24,9 +26,11 @@ _GROUP_ERROR = re.compile(rf"^\s*\| (?P<error>{_CLASS}: .*)$")
 # The start of a traceback anywhere in a line. Each match begins with a fixed character, so that a
 # search does not read a long line again and again.
 _HEAD = re.compile(
-    r"(?:\[\d{1,3}\] )?(?:\[rank\d+\]: *)?"
+    rf"(?:{_NUMBER})?(?:{_RANK} *)?"
     r"(?:\+ Exception Group )?Traceback \(most recent call last\):\s*$"
 )
+# The second line of a traceback of one of several processes.
+_SECOND = re.compile(rf"(?P<number>{_NUMBER})(?P<rank>(?:{_RANK})?)[ \t|]+File \"")
 # The end of a traceback: ``ValueError: text``, ``my.module.Error``. Other lines at the margin
 # come from threads and processes that write at the same time.
 _ERROR = re.compile(rf"^{_CLASS}(?::\s.*|:)?$")
@@ -59,14 +63,34 @@ class Block:
     numbers: tuple[int, ...]
 
 
-def apart(line: str) -> list[str]:
-    """Move a traceback to its own line: a progress bar or a prompt leaves its line open."""
+def apart(line: str, below: str) -> list[str]:
+    """Move a traceback to its own line: a progress bar or a prompt leaves its line open.
+
+    Args:
+        line: The line.
+        below: The next line.
+    """
     head = _HEAD.search(line)
-    before = line[: head.start()] if head else ""
-    # "Original Traceback" is part of a message of PyTorch, and not a separate traceback.
-    if not RANK.sub("", before).strip(" \t|") or before.endswith("Original "):
+    if head is None:
         return [line]
-    return [before, line[len(before) :]]
+    before, own = line[: head.start()], line[head.start() :]
+    # "Original Traceback" is part of a message of PyTorch, and not a separate traceback.
+    if before.endswith("Original ") or (before and not RANK.sub("", before).strip(" \t|")):
+        return [line]
+    own = _with_number(own, below)
+    return [before, own] if before else [own]
+
+
+def _with_number(head: str, below: str) -> str:
+    """Return the first line of a traceback with the number of its process, as the next line has it.
+
+    Behind an open line it has none, and without it the next lines are those of another process.
+    """
+    second = _SECOND.match(below)
+    rank = RANK.match(head)
+    if second is None or second["rank"] != (rank[0] if rank else ""):
+        return head
+    return second["number"] + head
 
 
 def blocks(lines: list[str]) -> list[Block]:

@@ -69,7 +69,7 @@ class Trace:
 
 def log_lines(data: bytes) -> list[str]:
     """Return a log as a terminal would show it, without colours."""
-    return [part for line in _visible(data) for part in apart(line)]
+    return [part for parts in _parts(data) for part in parts]
 
 
 def written(data: bytes, trace: Trace) -> dict[int, bytes]:
@@ -84,11 +84,17 @@ def written(data: bytes, trace: Trace) -> dict[int, bytes]:
         last line.
     """
     raw = data.removesuffix(b"\n").split(b"\n")
-    places = [place for place, line in enumerate(_visible(data)) for _ in apart(line)]
+    places = [place for place, parts in enumerate(_parts(data)) for _ in parts]
     mine = set(trace.numbers)
     mixed = {place for number, place in enumerate(places) if number not in mine}
     found = {places[number] for number in mine} - mixed
     return {len(raw) - place: raw[place] for place in sorted(found)}
+
+
+def _parts(data: bytes) -> list[list[str]]:
+    """Return the parts of each line of a log: a traceback is apart from what is before it."""
+    lines = _visible(data)
+    return [apart(line, below) for line, below in zip(lines, [*lines[1:], ""], strict=True)]
 
 
 def _visible(data: bytes) -> list[str]:

@@ -105,7 +105,7 @@ class Board:
         self,
         found: Sequence[tuple[Backend, Job]],
         emit: Callable[[Event], None],
-        replicas: Sequence[Replica] = (),
+        names: Sequence[str] = (),
         *,
         followed: bool = False,
     ) -> Shown | None:
@@ -114,8 +114,8 @@ class Board:
         Args:
             found: The jobs, running or ended, and their backends.
             emit: Receives where they are shown.
-            replicas: Replicas whose event files are copied from a cluster; by default that which
-                writes them in most programs.
+            names: Roles and replicas whose event files are copied from a cluster; by default that
+                replica of each job which writes them in most programs.
             followed: Whether a cell follows them, and calls :meth:`fill` and :meth:`complete`.
                 Who does not follow them calls :meth:`fill` too: it waits for files that are here.
 
@@ -130,16 +130,21 @@ class Board:
         address = await server.start()
         for backend, job in found:
             if job.on_cluster:
-                chosen = replicas or (event_files.writer(job),)
+                chosen = [one for one in job.replicas if one.chosen(names)]
+                if not chosen:
+                    text = f"{job.name} has no replica {' or '.join(names)}: nothing new is copied."
+                    emit(Notice(text))
+                elif not names:
+                    chosen = [event_files.writer(job)]
                 self._copy(backend, job, chosen, emit, followed=followed)
-        names = await asyncio.to_thread(self._link, server.place(), jobs)
+        links = await asyncio.to_thread(self._link, server.place(), jobs)
         port = address.removesuffix("/").rpartition(":")[2]
         page = (self._settings().tensorboard_url or self._reach().page).replace(PORT, port)
-        comes = followed or await asyncio.to_thread(self._written, names)
-        loads = bool(page) and comes and not await self._has_read(server, names)
+        comes = followed or await asyncio.to_thread(self._written, links)
+        loads = bool(page) and comes and not await self._has_read(server, links)
         event = TensorBoard(tuple(self._shown), address, page, loads)
         emit(event)
-        return Shown(names, event)
+        return Shown(links, event)
 
     async def fill(
         self, shown: Shown, emit: Callable[[Event], None], over: asyncio.Event | None = None

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import io
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ciao_kernel.jupyter import cells, typing_help
+from ciao_kernel.config import Settings
+from ciao_kernel.errors import UsageError
+from ciao_kernel.jupyter import cells, messages, typing_help
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.session.left_running import LeftRunning
 from tests.helpers.growth import is_linear
@@ -127,3 +133,51 @@ def test_jobs_of_earlier_kernels_are_reported_beside_commands_that_ask_backends(
     asyncio.run(main())
     assert len(beside) == (words[:1] == ["describe"])
     assert len(afterwards) == later
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "in_terminal", "in_notebook"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": "1"}, False, True),
+        ({"TERM": "dumb"}, False, True),
+        ({"CIAO_COLOR": "never"}, False, False),
+        ({"CIAO_COLOR": "always", "NO_COLOR": "1"}, True, True),
+        # A wrong setting is the error to show.
+        ({"CIAO_COLOR": "sometimes"}, True, True),
+        ({"CIAO_COLOR": "sometimes", "NO_COLOR": "1"}, False, True),
+        ({"CIAO_LINES": "many", "CIAO_COLOR": "never"}, False, False),
+    ],
+)
+def test_errors_have_the_colours_that_the_user_wants(
+    variables: dict[str, str],
+    in_terminal: bool,
+    in_notebook: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"NO_COLOR": "", "TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    unused = functools.cache(lambda: SimpleNamespace(settings=Settings()))
+    monkeypatch.setattr(cells, "_session", unused)  # that of another test may exist
+    error = UsageError("the word is wrong.", "Write another one.")
+    cells.hide_frames(error)
+    assert ("\x1b" in "".join(error.__dict__["_render_traceback_"]())) == in_terminal
+    shown = messages.ciao_error(error, color=cells.colors_errors())
+    assert ("\x1b" in "".join(shown["traceback"])) == in_notebook
+    assert "Write another one." in shown["traceback"]
+    assert not unused.cache_info().currsize  # an error opens no session
+
+
+def test_a_setting_of_this_kernel_decides_on_the_colours_of_its_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = functools.cache(lambda: SimpleNamespace(settings=Settings(color="never")))
+    opened()
+    monkeypatch.setattr(cells, "_session", opened)
+    assert not cells.colors_errors()

@@ -13,6 +13,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.display.terminal import TerminalDisplay
 from ciao_kernel.errors import EnvironmentFault, JobFailed
 from ciao_kernel.model import Event, Job, Notice, Replica, TensorBoard
+from ciao_kernel.session.tensorboard import board as board_module
 from ciao_kernel.session.tensorboard import new_job
 from ciao_kernel.session.tensorboard.board import Board, Reach
 from ciao_kernel.session.tensorboard.server import Server
@@ -356,3 +357,49 @@ def test_a_python_that_is_gone_is_an_error_of_tensorboard(
     assert {one.suffix for one in (settings.storage / "tensorboard").iterdir()} == {"", ".log"}
     server.close()
     assert not list((settings.storage / "tensorboard").iterdir())
+
+
+def test_each_job_has_its_own_replicas_of_a_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    copied: list[tuple[str, str]] = []
+
+    class Noted:
+        """Notes whose event files would be copied."""
+
+        def __init__(self, _: Any, one: Job, replica: Replica, *__: Any, **___: Any) -> None:
+            copied.append((one.name, str(replica)))
+
+        async def run(self) -> None:
+            """Copy nothing."""
+
+    monkeypatch.setattr(board_module, "Copying", Noted)
+
+    def sized(name: str, count: int) -> Job:
+        replicas = tuple(Replica("worker", number) for number in range(count))
+        return Job(
+            name, "kubernetes", "python", replicas, 1.0, place="team",
+            kind_of_place="namespace", uid=name, folder=str(tmp_path / name),
+        )  # fmt: skip
+
+    jobs = [sized("four", 4), sized("two", 2), sized("one", 1)]
+
+    def show(*names: str) -> tuple[list[tuple[str, str]], list[str]]:
+        copied.clear()
+        events: list[Event] = []
+
+        async def main() -> None:
+            board = Board(lambda: Settings(storage=tmp_path), Reach, Started)
+            await board.show([(NONE, one) for one in jobs], events.append, names)
+            await board.close()
+
+        asyncio.run(main())
+        return list(copied), [one.text for one in events if isinstance(one, Notice)]
+
+    every = [(one.name, str(replica)) for one in jobs for replica in one.replicas]
+    assert show("worker") == (every, [])
+    assert show() == ([one for one in every if one[1] == "worker-0"], [])
+    assert show("worker-1") == (
+        [("four", "worker-1"), ("two", "worker-1")],
+        ["one has no replica worker-1: nothing new is copied."],
+    )

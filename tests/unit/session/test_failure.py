@@ -643,6 +643,41 @@ def test_a_traceback_behind_an_unfinished_line(before: str, rank: str) -> None:
     assert error.message.endswith("KeyError: 'loss'")
 
 
+BARS = [
+    "[1] \r 50%|█████     | 2/4 [00:00<00:00, 5.00it/s]",
+    "[1] \r[1]  50%|█████     | 2/4 [00:00<00:00, 5.00it/s]",
+    "[1] step 3/10 ",
+    "",  # another process has ended the line
+]
+
+
+@pytest.mark.parametrize("before", BARS)
+@pytest.mark.parametrize("rank", ["", "[rank1]: "])
+def test_a_traceback_behind_an_unfinished_line_of_one_of_several_processes(
+    before: str, rank: str
+) -> None:
+    """Its first line has no number, as the line has begun with it."""
+    head, *rest = trace = VICTIM.format(f'  File "{JOB.program}", line 7\nE: x').splitlines()
+    said = "".join(f"[1] {rank}{line}\n" for line in rest)
+    error = failed({"worker-0": f"[0] start\n{before}{rank}{head}\n{said}[0] end\n"})
+    assert error.message.endswith("exit code 1: E: x")
+    assert list(error.traceback) == [*trace[:2], "  Cell, line 7", "E: x"]
+    assert list(error.repeats[replica("worker-0")].values())[-1] == f"[1] {rank}E: x".encode()
+
+
+def test_an_exception_group_behind_an_unfinished_line_of_one_of_several_processes() -> None:
+    head, *rest = GROUP.format("one").splitlines()
+    said = "".join(f"[1] {line}\n" for line in rest)
+    error = failed({"worker-0": f"[1] \r 50%{head}\n{said}"})
+    assert error.message.endswith("ExceptionGroup: one (1 sub-exception)")
+
+
+def test_a_traceback_without_a_number_keeps_its_own_lines() -> None:
+    """Lines of another process may come before its second line."""
+    error = failed({"worker-0": VICTIM.format("E: x").replace("):\n", "):\n[1] step 3\n")})
+    assert error.traceback[-1] == "E: x"
+
+
 def test_a_traceback_whose_first_line_alone_is_indented() -> None:
     """A program may print its error behind blanks, or as a row of a table."""
     for before in ("  ", "\t", "| "):
@@ -1098,6 +1133,11 @@ LISTEN = (
         ("NameError: name 'other' is not defined", "The whole log"),
         ("NameError: name '_secret' is not defined", "The whole log"),
         ("NameError: name 'socket' is not defined", "The whole log"),
+        ("NameError: name 'display' is not defined", "display is IPython's, and a job is"),
+        ("NameError: name 'get_ipython' is not defined", "run it in a plain cell."),
+        ("EOFError: EOF when reading a line", "A job has no input: give the program its values"),
+        ("EOFError: EOF when reading a line", "breakpoint() opens a prompt in the cell"),
+        ("EOFError: Ran out of input", "The whole log"),
     ],
 )
 def test_a_variable_of_the_notebook_is_offered(said: str, hint: str) -> None:
@@ -1106,6 +1146,31 @@ def test_a_variable_of_the_notebook_is_offered(said: str, hint: str) -> None:
     helper.__module__ = "__main__"
     variables = {"lr": 0.1, "helper": helper, "_secret": 1, "socket": open, "In": []}
     assert hint in failed({"worker-0": VICTIM.format(said)}, variables=variables).hint
+
+
+@pytest.mark.parametrize("variables", [{"lr": 0.1}, {}])
+def test_an_import_is_offered_for_a_name_that_the_header_gives(variables: dict[str, Any]) -> None:
+    job = replace(JOB, header="%framework=tensorflow\n%input=rows lr\n")
+    said = VICTIM.format("NameError: name 'lr' is not defined")
+    hint = failed({"worker-0": said}, variables=variables, job=job).hint
+    assert hint == "%input brings lr to the job; add `from ciao_input import lr` to the code."
+
+
+QUIT = """> /jobs/mnist/work/ciao_cell.py(3)<module>()
+-> print(1)
+(Pdb) Traceback (most recent call last):
+  File "/jobs/mnist/work/ciao_cell.py", line 3, in <module>
+    print(1)
+  File "/usr/lib/python3.11/bdb.py", line 115, in dispatch_line
+    if self.quitting: raise BdbQuit
+                      ^^^^^^^^^^^^^
+bdb.BdbQuit
+"""
+
+
+def test_a_debugger_that_has_no_input_is_told_from_one_that_a_person_has_left() -> None:
+    assert "so a debugger gets no command. breakpoint() opens" in failed({"worker-0": QUIT}).hint
+    assert failed({"worker-0": QUIT.replace("(Pdb) ", "")}).hint == WHOLE_LOG
 
 
 PER_REPLICA = (
@@ -1297,8 +1362,8 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
 @pytest.mark.parametrize(
     ("header", "why", "hint"),
     [
-        ("", "x: not found", "add %image=IMAGE, or set it for all cells with `ciao config images="),
-        ("", "x: not found", "`ciao config images=tensorflow=IMAGE`."),
+        ("", "x: not found", "add %image=IMAGE, or set it for all cells with `ciao config images."),
+        ("", "x: not found", "`ciao config images.tensorflow=IMAGE`."),
         ("", "pull access denied for x", "IMAGE`. %imagePullSecret=NAME names a Secret"),
         ("%image=x\n", "x: not found", "Correct %image, or make the image available"),
         ("%image=x\n", "x: not found", "%imagePullSecret=NAME"),
@@ -1327,6 +1392,22 @@ def test_an_image_that_cannot_be_pulled_has_a_remedy(
     assert hint in error.hint
     missing = replace(status, reason="CreateContainerConfigError")  # a Secret, for example
     assert "%image" not in explain(Failure(ON_CLUSTER, missing, {}, Path("/nowhere"))).hint
+
+
+@pytest.mark.parametrize(
+    ("why", "labelled"),
+    [('"restricted:latest": root', True), ('"baseline:v1.30": hostPath', False)],
+)
+def test_pods_that_pod_security_refuses_have_a_remedy(why: str, labelled: bool) -> None:
+    one = ReplicaStatus(replica("worker-0"), State.PENDING)
+    message = f"Kubernetes cannot create its pods: FailedCreate: violates PodSecurity {why}"
+    status = Status(State.FAILED, (one,), reason="FailedCreate", message=message, hopeless=True)
+    error = explain(Failure(ON_CLUSTER, status, {}, Path("/nowhere")))
+    assert error.message == message
+    assert error.hint.startswith("A %podPatch can set the fields")
+    assert ("enforce=restricted" in error.hint) is labelled
+    other = replace(status, message="Kubernetes cannot create its pods: FailedCreate: no")
+    assert explain(Failure(ON_CLUSTER, other, {}, Path("/nowhere"))).hint == ""
 
 
 def unpulled(header: str, why: str) -> str:
