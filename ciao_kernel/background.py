@@ -1,4 +1,7 @@
-"""Tasks that an interrupt must not cancel: they continue after the end of their cell."""
+"""Tasks that an interrupt must not cancel: they continue after the end of their cell.
+
+Work that callers share (:class:`SharedWork`) ends with its owner instead.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,71 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in cancelled:
         task.cancel()
     await asyncio.gather(*cancelled, return_exceptions=True)
+
+
+class SharedWork(Generic[_T]):
+    """Work that simultaneous callers share, such as a sign-in that opens a page in a browser.
+
+    A caller that is cancelled leaves it running for some seconds: a caller that comes meanwhile
+    waits for the same run, and one that comes later starts another. So looks that come each second
+    share a run, and a user who interrupts a run that cannot end, because its page was closed, gets
+    a new one. Unlike the work of :func:`start_background` it delays no end of a kernel or command:
+    its owner closes it.
+
+    Args:
+        patience: Seconds for which a run without callers continues.
+    """
+
+    def __init__(self, patience: float = 5.0) -> None:
+        self._patience = patience
+        self._task: asyncio.Task[_T] | None = None
+        self._callers = 0
+        self._ending: set[asyncio.Task[_T]] = set()
+        """Runs that were left alone, and may take a moment to end."""
+        self._left: asyncio.TimerHandle | None = None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return the result of the run that is under way, or start one; raise its error.
+
+        Args:
+            work: Makes the coroutine of a new run.
+
+        Raises:
+            CancelledError: Also at :meth:`close`, for whoever waits.
+        """
+        self._stay()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(work())
+            self._task.add_done_callback(_forget)  # perhaps nobody waits for its error any more
+        self._callers += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._callers -= 1
+            if not self._callers and self._task is not None and not self._task.done():
+                self._stay()
+                loop = asyncio.get_running_loop()
+                self._left = loop.call_later(self._patience, self._abandon)
+
+    async def close(self) -> None:
+        """End a run that is under way, and wait for its end."""
+        self._stay()
+        if self._task is not None and not self._task.done():
+            self._abandon()
+        await cancel_all(self._ending)
+
+    def _stay(self) -> None:
+        if self._left is not None:
+            self._left.cancel()
+            self._left = None
+
+    def _abandon(self) -> None:
+        """Cancel the run; the next caller starts another, even if this one takes time to end."""
+        task, self._task = self._task, None
+        if task is not None:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
 
 
 async def wait_until_idle(within: float) -> None:

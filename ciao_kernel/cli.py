@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _main(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
+        _drop_output()  # what a full pipe has not taken: Python would wait for its reader at exit
         return _INTERRUPTED
     except BrokenPipeError:
         _drop_output()
@@ -218,7 +219,7 @@ def _prepare_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Discard the buffered output: Python would report an error for it at exit."""
+    """Discard the buffered output, which Python would write at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

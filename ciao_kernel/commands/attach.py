@@ -37,6 +37,8 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
     """Follow the job, and fail if the job fails."""
+    from ciao_kernel.session.warm import ended_run
+
     take_replica(args)
     since, place, lines = moment(args.since), where(args), line_count(args.lines)
     name = args.name
@@ -45,6 +47,10 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         name, place = last.name, Where.of(last)
     backend, job, _ = await caller.session.find(name, place)
     chosen(args.replica, job)
+    ended = None
+    if not since:
+        session = caller.session
+        ended = await ended_run.find(backend, job, session.registry, session.settings)
     follow = tuple(args.replica)
     following = caller.session.attach(
         job.name,
@@ -56,6 +62,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
         lines=lines,
         console=caller.console,
         found=(backend, job),
+        ended=ended,
     )
     return await reported(following, args, caller, job)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import Field, fields
+from typing import Any, NamedTuple
 
 from ciao_kernel import config
 from ciao_kernel.commands import Caller, completion, settings_file, toml_edit
@@ -13,7 +14,7 @@ from ciao_kernel.commands.shared_arguments import add_output
 from ciao_kernel.config import Settings
 from ciao_kernel.config.setting_types import Images
 from ciao_kernel.display.columns import columns
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import SettingError, UsageError
 from ciao_kernel.magics.spelling import key
 from ciao_kernel.session import named_plugins
 
@@ -21,7 +22,11 @@ from ciao_kernel.session import named_plugins
 def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the changes, ``--save`` and ``--output``."""
     changes = verb.add_argument(
-        "changes", nargs="*", metavar="key=value", help="a setting and its value"
+        "changes",
+        nargs="*",
+        metavar="key=value",
+        help="a setting and its value, key.NAME=value for one member of a table, key+=value for an "
+        "addition to a list",
     )
     completion.by(completion.settings, changes)
     verb.add_argument(
@@ -33,7 +38,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Change settings of this kernel or of the user's file, or show all settings."""
     if args.changes:
-        _change(dict(map(_pair, args.changes)), args, caller)
+        _change([_read(one) for one in args.changes], args, caller)
         return
     rows = caller.session.settings.rows()
     if args.output == "json":
@@ -44,21 +49,93 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         raise faults[0]
 
 
-def _pair(change: str) -> tuple[str, str]:
-    name, equals, value = change.partition("=")
-    if not equals or not name.strip():
+class Change(NamedTuple):
+    """One word of ``ciao config``.
+
+    Args:
+        setting: The name of the setting, as typed.
+        value: Its value, that of the member, or what is added.
+        member: The member of a table, as in ``images.jax=…``; "" for the whole setting.
+        adds: Whether the value is added to a list, as in ``plainRegistries+=…``.
+    """
+
+    setting: str
+    value: str
+    member: str = ""
+    adds: bool = False
+
+
+def _read(word: str) -> Change:
+    name, equals, value = word.partition("=")
+    adds = name.endswith("+")
+    # Only the first dot: a member may be nfs://files.example.com/data.
+    setting, dot, member = name.removesuffix("+").strip().partition(".")
+    if not equals or not setting or (dot and not member):
         raise UsageError(
-            f"{change!r} is not of the form key=value.",
+            f"{word!r} is not of the form key=value.",
             "Write it without spaces, as in backend=local.",
         )
-    return name.strip(), value.strip()
+    return Change(setting, value.strip(), member, adds)
 
 
-def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) -> None:
+def applied(changes: Sequence[Change], settings: Settings, origin: str) -> Settings:
+    """Return settings with some changes, each over the result of those before it.
+
+    Args:
+        changes: The changes.
+        settings: The settings so far.
+        origin: Place of the changes, for the user.
+
+    Raises:
+        SettingError: A name or a value is wrong, or the setting is no table or no list.
+    """
+    for one in changes:
+        settings = settings.with_values({one.setting: _whole(one, settings, origin)}, origin)
+    return settings
+
+
+def _whole(change: Change, settings: Settings, origin: str) -> Any:
+    """Return the value of the whole setting after a change, as a text or as TOML has it."""
+    setting = _known().get(key(change.setting))
+    if setting is None or not (change.member or change.adds):
+        return change.value
+    name, present = config.shown_name(setting.name), getattr(settings, setting.name)
+
+    def parsed(value: object) -> Any:
+        return getattr(settings.with_values({name: value}, origin), setting.name)
+
+    if change.adds and not isinstance(present, tuple):
+        raise SettingError(f"{origin}: {name} is no list, to which += adds.", _forms(name))
+    if change.member and not isinstance(present, Mapping):
+        raise SettingError(f"{origin}: {name} is no table with members.", _forms(name))
+    if change.adds:
+        return [*map(str, dict.fromkeys((*present, *parsed(change.value))))]
+    if change.value:
+        return {**present, **parsed({change.member: change.value})}
+    gone = change.member.lower() if isinstance(setting.metadata["kind"], Images) else change.member
+    return {one: value for one, value in present.items() if one != gone}
+
+
+def _forms(name: str) -> str:
+    """Return a hint with the forms that a change of a setting may have."""
+    value = getattr(Settings(), _known()[key(name)].name)
+    if isinstance(value, Mapping):
+        return f"Expected {name}.NAME=VALUE, or {name}=… for the whole table."
+    if isinstance(value, tuple):
+        return f"Expected {name}+=VALUE, or {name}=… for the whole list."
+    return f"Expected {name}=VALUE."
+
+
+def _known() -> dict[str, Field[Any]]:
+    return {key(one.name): one for one in fields(Settings) if "kind" in one.metadata}
+
+
+def _change(changes: list[Change], args: argparse.Namespace, caller: Caller) -> None:
     old = caller.session.settings
-    new = old.with_values(values, "ciao config" if caller.terminal else "%ciao config")
-    known = {key(one.name): one.name for one in fields(Settings)}
-    changed = [known[name] for name in dict.fromkeys(map(key, values))]
+    origin = "ciao config" if caller.terminal else "%ciao config"
+    new = applied(changes, old, origin)
+    known = _known()
+    changed = [known[one].name for one in dict.fromkeys(key(one.setting) for one in changes)]
     notices: list[str] = []
     for name in (one for one in changed if one in named_plugins.SETTINGS):
         fault = named_plugins.fault(name, new, caller.session.registry)
@@ -69,9 +146,14 @@ def _change(values: dict[str, str], args: argparse.Namespace, caller: Caller) ->
     save = args.save or caller.terminal
     if save:
         file = config.config_files()[1]
+        kept = new
+        if any(one.member or one.adds for one in changes):
+            # The rest of a table is that of the files: this kernel may have read them long ago, and
+            # may have values of its own.
+            kept = applied(changes, config.load(config.config_files(), {}), origin)
         # Save the parsed value, not the typed text: a relative folder depends on where it is used.
         settings_file.save(
-            file, {config.shown_name(name): _saved(name, getattr(new, name)) for name in changed}
+            file, {config.shown_name(name): _saved(name, getattr(kept, name)) for name in changed}
         )
     caller.session.settings = new
     names = {config.shown_name(name) for name in changed}

@@ -186,19 +186,20 @@ async def _confirmed(found: Sequence[_Found], args: argparse.Namespace, caller: 
     """List the jobs, and return whether the user wants to delete them.
 
     Raises:
-        UsageError: A program runs the command, and nobody can answer.
+        UsageError: A program runs the command or reads its output, and nobody can answer.
     """
     count = "1 job" if len(found) == 1 else f"{len(found)} jobs"
-    nobody = caller.terminal and caller.ask is None
-    if not nobody or args.output == "text":  # no program expects a table in JSON
+    is_json = args.output == "json"
+    command = shlex.join(["%ciao", "delete", "--finished", *_options(args), "--yes"])
+    nobody = caller.ask is None and (caller.terminal or is_json)
+    if not (nobody and is_json):  # no program expects a table in JSON
         caller.write(jobs.table([(job, status) for _, job, status in found], where(args)))
     if nobody:
         raise UsageError(
             f"nothing was deleted: --finished means {count}, and nobody can confirm it here.",
-            "Add --yes to delete them.",
+            "Add --yes to delete them." if caller.terminal else f"`{command}` deletes them.",
         )
     if caller.ask is None:  # in a notebook
-        command = shlex.join(["%ciao", "delete", "--finished", *_options(args), "--yes"])
         caller.write(f"Nothing was deleted yet. `{command}` deletes {count}, with all files.\n")
         return False
     answer = await caller.ask(f"Delete {count}, with all files? [y/N] ")
@@ -209,9 +210,10 @@ async def _confirmed(found: Sequence[_Found], args: argparse.Namespace, caller: 
 
 
 def _options(args: argparse.Namespace) -> list[str]:
-    """Return the given options that select jobs, as words."""
+    """Return the given options and names, as words."""
     names = ("older", "namespace", "context", "backend")
     given = {f"--{name}": getattr(args, name) for name in names}
+    given["--output"] = "" if args.output == "text" else args.output
     return [word for name, value in given.items() if value for word in (name, value)] + [
         *args.names
     ]

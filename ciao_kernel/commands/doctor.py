@@ -141,7 +141,7 @@ async def _frameworks(caller: Caller, settings: Settings) -> AsyncIterator[Findi
             framework = registry.framework(name)
             if not framework.package or framework.package in sys.stdlib_module_names:
                 continue  # there is nothing to install
-            if await interpreter.has(python, framework.package):
+            if await interpreter.has(python, framework.package, interpreter.remedy(settings)):
                 yield Finding("ok", f"{name}: the package {framework.package} is installed")
             else:
                 where = "" if python == sys.executable else f"{python} -m "

@@ -16,8 +16,9 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     verb.epilog = (
         "The files go to the job's folder on this machine (_job.folder). A pod has its files as "
         "long as its program runs, and with %output a little longer (the setting fetchWait): then "
-        "it requires the right to create and get pods/exec. Later, files of %output that came by "
-        "the log can be had as long as the pod exists, and those in a bucket as long as the job. "
+        "it requires the right to create and get pods/exec. Later, files of %output that went to "
+        "the log or a registry can be had as long as the pod exists, and those in a bucket or on "
+        "a claim as long as the job. "
         "Of a job with %warm they are those of its newest run, or of another one with --run: a pod "
         "keeps the folders of the last two, and its log the files that came by the log."
     )

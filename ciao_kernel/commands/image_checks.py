@@ -10,7 +10,6 @@ from ciao_kernel.commands.finding import Finding
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import CiaoError, UsageError
-from ciao_kernel.magics.shell_words import quote
 
 _PATIENCE = 5.0
 """Seconds for all answers: without a network, a name may take minutes to resolve."""
@@ -46,9 +45,8 @@ async def check_images(
 
 async def _check(image: str, frameworks: list[str], settings: Settings, patience: float) -> Finding:
     jobs = f"{' and '.join(frameworks)} jobs"
-    images = {**settings.images, **dict.fromkeys(frameworks, "IMAGE")}
-    pairs = " ".join(f"{name}={value}" for name, value in images.items())
-    another = f"%image=IMAGE in a cell, or for all cells: ciao config images={quote(pairs)}"
+    words = " ".join(f"images.{name}=IMAGE" for name in frameworks)
+    another = f"%image=IMAGE in a cell, or for all cells: ciao config {words}"
     unchecked = f"the image {image} of {jobs} could not be checked"
     try:
         async with asyncio.timeout(patience):

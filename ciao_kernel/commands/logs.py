@@ -26,6 +26,7 @@ from ciao_kernel.model import ALL_LINES, Event, Job, Notice, Output, Replica
 from ciao_kernel.model.queries import LogOptions, count_lines, last_lines
 from ciao_kernel.plugins import Backend, Display
 from ciao_kernel.session.warm import logs as warm_logs
+from ciao_kernel.session.warm.found_runs import find_run
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     """Write the logs replica by replica, or follow them.
 
     Raises:
-        UsageError: The options cannot be combined.
+        UsageError: The options cannot be combined, or the job has no run with that number.
         BackendError: A log cannot be read; the others are written. With ``--previous``: none can.
     """
     since = _checked(args)
@@ -99,15 +100,18 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
     cell = None if caller.terminal else CellOutput.of(caller.write, caller.session.settings)
     faults: list[BackendError] = []
+    is_empty = True
     for some in _groups(wanted):
         asked = [warm_logs.read(backend, job, one, options, args.number) for one in some]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for replica, data in zip(some, answers, strict=True):
             if isinstance(data, BackendError):  # the other logs are shown anyway
                 faults.append(data)
-            elif isinstance(data, BaseException):
+                continue
+            if isinstance(data, BaseException):
                 raise data
-            elif data and cell is None:
+            is_empty &= not data
+            if data and cell is None:
                 caller.write(prefixer.format(replica, data))
             elif data and cell is not None:
                 try:
@@ -119,6 +123,8 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         await cell.end()
     if len(faults) == len(wanted):
         raise faults[0]
+    if args.number is not None and is_empty and not faults:
+        await find_run(backend, job, args.number)  # a run may have no lines, unlike a wrong number
     for notice in notices:
         caller.display.show(Notice(notice))
     # With --previous, only a few replicas have restarted; the others are not an error.

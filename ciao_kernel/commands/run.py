@@ -20,6 +20,7 @@ from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import JobFailed, UsageError
 from ciao_kernel.magics import numeric_types, value_types
 from ciao_kernel.magics.directives.outputs import Outputs
+from ciao_kernel.magics.directives.warm import WarmTime
 from ciao_kernel.magics.header import Style
 from ciao_kernel.magics.parse import NO_VALUE
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan, scan_job
@@ -54,15 +55,28 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         help_text = for_terminal(entry.help).replace("%", "%%")
         if entry.name == "detach":
             names.insert(0, "-d")
-        if isinstance(entry.kind, value_types.Flag):
-            dest = _dest(entry)
+        dest, timed = _dest(entry), isinstance(entry.kind, WarmTime)
+        if isinstance(entry.kind, value_types.Flag) and not timed:
             group.add_argument(
                 *names, dest=dest, action="store_const", const="true", help=help_text
             )
+        else:
+            bare = value_types.may_be_bare(entry.kind)
+            option = group.add_argument(
+                *names,
+                dest=dest,
+                action="append",
+                nargs="?" if bare else None,
+                const=NO_VALUE if bare else None,
+                metavar=_metavar(entry),
+                help=help_text,
+            )
+            completion.by(completion.value(entry.name, given), option)
+        if isinstance(entry.kind, value_types.Flag):
             group.add_argument(
                 f"--no-{entry.option.removeprefix('--')}",
                 dest=dest,
-                action="store_const",
+                action="append_const" if timed else "store_const",
                 const="false",
                 help=f"override %%{entry.name} in the file's header",
             )
@@ -76,18 +90,6 @@ def arguments(verb: argparse.ArgumentParser) -> None:
                     const=word,
                     help=f"the same with the word {word}",
                 )
-        else:
-            bare = value_types.may_be_bare(entry.kind)
-            option = group.add_argument(
-                *names,
-                dest=_dest(entry),
-                action="append",
-                nargs="?" if bare else None,
-                const=NO_VALUE if bare else None,
-                metavar=_metavar(entry),
-                help=help_text,
-            )
-            completion.by(completion.value(entry.name, given), option)
 
 
 async def run(args: argparse.Namespace, caller: Caller) -> JobResult | None:
@@ -127,9 +129,21 @@ def _give_file_back(args: argparse.Namespace, table: Table) -> None:
         return
     for entry in filter(lambda entry: value_types.may_be_bare(entry.kind), table.entries):
         values = getattr(args, _dest(entry))
-        if isinstance(values, list) and values[-1] != NO_VALUE and values[-1].endswith(".py"):
-            args.file, values[-1] = values[-1], NO_VALUE
-            return
+        for number, value in enumerate(values if isinstance(values, list) else ()):
+            if value != NO_VALUE and (value.endswith(".py") or _is_no_time(entry, value)):
+                args.file, values[number] = value, NO_VALUE
+                return
+
+
+def _is_no_time(entry: Directive, value: str) -> bool:
+    """Return whether a word behind ``--warm`` cannot be its value, so that it is the program."""
+    if not isinstance(entry.kind, WarmTime):
+        return False
+    try:
+        entry.kind.parse(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _located(args: argparse.Namespace, caller: Caller) -> tuple[Path, str, Program | None]:
@@ -238,6 +252,7 @@ def _metavar(entry: Directive) -> str:
         numeric_types.Count: "N",
         value_types.Pairs: "KEY=VALUE",
         numeric_types.Duration: "TIME",
+        WarmTime: "TIME",
     }
     return names.get(type(kind), entry.name.upper())
 
@@ -256,6 +271,8 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
         name = entry.option.removeprefix("--")
         if isinstance(value, str):
             options[name] = [value]
+        elif value and isinstance(entry.kind, WarmTime):  # as of all flags, the last one counts
+            options[name] = [_quoted(value[-1], entry)]
         elif value and entry.scope is not Scope.ROLE:  # an option of a role may have directives
             options[name] = [_quoted(text, entry) for text in value]
         elif value:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 
 from ciao_kernel.commands import Caller, completion
 from ciao_kernel.commands.shared_arguments import add_replica, add_where, chosen, where
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.directives import event_folder
+from ciao_kernel.model import Job
+from ciao_kernel.visible_text import listed
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -46,9 +49,27 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
             "no job of yours has %tensorboard.",
             "Name jobs that write event files into the folder logs beside the program.",
         )
-    replicas = chosen(args.replica, found[-1][1]) if args.replica else ()
-    shown = await session.board.show(found, caller.display.show, replicas)
+    _check_names(args.replica, [job for _, job in found])
+    shown = await session.board.show(found, caller.display.show, args.replica)
     if shown is not None:
         await session.board.fill(shown, caller.display.show)
     if caller.terminal:
         await asyncio.Event().wait()
+
+
+def _check_names(names: Sequence[str], jobs: Sequence[Job]) -> None:
+    """Check that each ``--replica`` is one of some job.
+
+    Raises:
+        UsageError: No job has such a role or replica.
+    """
+    if len(jobs) == 1:
+        chosen(names, jobs[0])
+        return
+    for name in names:
+        if not any(one.chosen([name]) for job in jobs for one in job.replicas):
+            known = dict.fromkeys(str(one) for job in jobs for one in job.replicas)
+            raise UsageError(
+                f"none of the jobs {listed([job.name for job in jobs])} has a replica {name}.",
+                f"There are: {', '.join(known)}.",
+            )

@@ -161,6 +161,50 @@ def test_the_value_of_an_option_may_be_missing_where_a_directive_has_none() -> N
 
 
 @pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        (["--warm"], 600),
+        (["--warm=45m"], 2700),
+        (["--warm", "1h"], 3600),
+        (["--warm=false"], None),
+        (["--no-warm"], None),
+        (["--warm=45m", "--no-warm"], None),
+        (["--no-warm", "--warm"], 600),
+    ],
+)
+def test_warm_may_have_a_time_and_may_be_switched_off(
+    words: list[str], seconds: int | None
+) -> None:
+    assert spec("#%framework=tensorflow\n#%warm=30m", *words).warm == seconds
+    args = parse("run", *words, "f.py")
+    run._give_file_back(args, Registry().table)
+    assert args.file == "f.py"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--warm", "train.py", "--no-warm"],
+        ["--warm", "train.py", "--warm=45m"],
+        ["--warm", "train"],
+        ["-d", "--warm", "./bin/train"],
+        ["--warm", "train", "--worker", "2"],
+    ],
+)
+def test_the_program_may_stand_right_behind_warm(words: list[str]) -> None:
+    args = parse("run", *words)
+    run._give_file_back(args, Registry().table)
+    assert args.file == next(word for word in words if "train" in word)
+    assert args.file not in args.directive_warm
+
+
+def test_a_wrong_time_of_warm_is_named() -> None:
+    for value in ("soon", "", "1h #", "5m;%worker=2"):
+        with pytest.raises(UsageError, match="--warm cannot be"):
+            spec("#%framework=tensorflow", "--warm", value)
+
+
+@pytest.mark.parametrize(
     ("words", "file", "checkpoint"),
     [
         (["--checkpoint", "f.py"], "f.py", Checkpoint()),
@@ -541,7 +585,7 @@ def test_an_error_cannot_command_a_terminal() -> None:
         r"JobFailed: worker-0 ended: boom \x1b[2J\x1b]0;title\x07\x1b[31mred\u202e",
     ]
     assert all("\x1b[2J" not in line for line in colored(error))
-    found = ciao_error(error)
+    found = ciao_error(error, color=True)
     assert not [c for c in found["evalue"] if not c.isprintable()]
 
 

@@ -123,7 +123,7 @@ BAD = {
     "followPatience": ["0", "long"],
     "hopelessWait": ["-1", "soon"],
     "architecture": ["a\nb", "x86_64"],
-    "registry": ["a\nb", "https://host/path", "[::1", "[::1]x/a", "registry.example.com"],
+    "registry": ["a\nb", "https://host/path", "[::1", "[::1]x/a", "registry.example.com", "h/a:1"],
     "outputStore": [
         "bucket",
         "s3://",

@@ -185,7 +185,10 @@ def still(text: str) -> str:
 
 def _speaks_of_us(name: str) -> bool:
     kinds = ("CIAO_", "JUPYTER", "XDG_", "_ARG", "COMP_", "PYTEST")
-    single = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONIOENCODING", "KUBECONFIG")
+    single = (
+        "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONIOENCODING", "PYTHONUNBUFFERED",
+        "KUBECONFIG",
+    )  # fmt: skip
     return name.startswith(kinds) or name in single
 
 
@@ -239,15 +242,21 @@ class Terminal:
     def wait(self) -> int:
         """Wait for the end and return the exit code."""
         code = self.process.wait(WAIT)
-        self._reader.join(WAIT)
+        self.close()
         return code
 
     def hang_up(self) -> None:
         """Close the window: the kernel sends SIGHUP to what runs in it."""
-        # Not while somebody reads from it: its number would be another file's by then.
         self._closing.set()
+        self.close()
+
+    def close(self) -> None:
+        """Give the terminal back when its last byte is read."""
+        # Not while somebody reads from it: its number would be another file's by then.
         self._reader.join(WAIT)
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     def screen(self) -> list[str]:
         """The lines that stand there, those that were scrolled away included."""

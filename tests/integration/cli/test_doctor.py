@@ -11,7 +11,7 @@ import pytest
 
 from ciao_kernel.session.plugin_registry import Registry
 from tests.helpers.api_server import ApiServer
-from tests.integration.cli.command import User, still
+from tests.integration.cli.command import User, still, until
 from tests.integration.oci.fake_registry import serving
 
 
@@ -174,13 +174,19 @@ def test_the_images_of_the_frameworks_are_looked_up(ciao: User, tmp_path: Path) 
     with ApiServer(tmp_path) as server, serving() as registry:
         registry.push("team/tf", "1", b"{}")
         good, missing = f"{registry.host}/team/tf:1", f"{registry.host}/team/torch:1"
-        _, found = findings(
-            ciao,
-            KUBECONFIG=str(server.kubeconfig),
-            CIAO_IMAGES=images(tensorflow=good, pytorch=missing),
-            CIAO_PLAIN_REGISTRIES=registry.host,
-        )
-    said = {one["level"]: one["what"] for one in found if registry.host in one["what"]}
+
+        def answered() -> dict[str, str]:
+            """What is found when the registry has answered in time."""
+            _, found = findings(
+                ciao,
+                KUBECONFIG=str(server.kubeconfig),
+                CIAO_IMAGES=images(tensorflow=good, pytorch=missing),
+                CIAO_PLAIN_REGISTRIES=registry.host,
+            )
+            said = {one["level"]: one["what"] for one in found if registry.host in one["what"]}
+            return {} if "does not answer" in " ".join(said.values()) else said
+
+        said = until(answered, "the registry's answers")
     assert said == {
         "ok": f"the image {good} of tensorflow jobs exists",
         "wrong": f"there is no image {missing}, which pytorch jobs on the cluster use",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import re
 import signal
 import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -61,20 +65,53 @@ def test_a_replica_that_does_not_stop_is_said_and_killed(ciao: User) -> None:
     ciao.nothing_left()
 
 
+def unread(pipe: IO[str] | None) -> int:
+    """How many bytes are in a pipe (FIONREAD of ioctl(2))."""
+    assert pipe
+    size = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4))
+    return int.from_bytes(size, sys.byteorder)
+
+
+def interrupt_twice(process: subprocess.Popen[str]) -> None:
+    """Interrupt a command whose output nobody reads, and see it end."""
+
+    def taken() -> bool:
+        """Whether no interrupt is left that it has not heard of."""
+        text = Path(f"/proc/{process.pid}/status").read_text()
+        return not any(
+            int(mask, 16) >> (signal.SIGINT - 1) & 1
+            for mask in re.findall(r"(?:SigPnd|ShdPnd):\s*(\w+)", text)
+        )
+
+    process.send_signal(signal.SIGINT)
+    until(taken, "the first interrupt to be taken")
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(WAIT) == 130
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stderr.close()
+
+
 def test_interrupts_end_a_command_whose_reader_sleeps(ciao: User) -> None:
     ciao.file("train.py", FLOOD)
     process = follow(ciao, "run", "--name", "flood", "train.py", says="xxx")
     log = ciao.storage / "jobs" / "flood" / "logs" / "worker-0.log"
     until(lambda: log.stat().st_size > 4_000_000, "a full pipe")
-    process.send_signal(signal.SIGINT)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(WAIT) == 130
+    interrupt_twice(process)
     ciao.nothing_left()
+
+
+@pytest.mark.parametrize("more", [500, 1000, 2000, 3500])
+def test_interrupts_end_a_command_with_a_little_output_left(ciao: User, more: int) -> None:
+    """Python keeps what a full pipe did not take, if it is little, and writes it when it ends."""
+    ciao.file("train.py", HEADER.replace("2", "1") + f"print('x' * {(1 << 16) + more})\n")
+    assert ciao("run", "--name", "long", "train.py").code == 0
+    process = ciao.start("logs", "long")
     assert process.stdout
-    assert process.stderr
-    process.stdout.close()
-    process.stderr.close()
+    until(lambda: unread(process.stdout) >= 1 << 16, "a full pipe")
+    interrupt_twice(process)
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored(ciao: User) -> None:

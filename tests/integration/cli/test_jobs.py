@@ -202,17 +202,44 @@ def test_a_command_that_has_read_enough_ends_quietly(far: User) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["echo $$ > pid; exec yes", "trap '' TERM; echo $$ > pid; yes", "yes & echo $! > pid; exit 3"],
+    [
+        "echo $$ > pid; exec yes",
+        "trap '' TERM; echo $$ > pid; yes",
+        "yes & until grep -q yes /proc/$!/comm; do sleep 0.01; done; echo $! > pid; exit 3",
+    ],
     ids=["plain", "stubborn", "left-behind"],
 )
 def test_a_reader_that_has_enough_ends_the_command(far: User, script: str) -> None:
     job = far.describe("far")
     command = f"timeout -k 5 50 ciao exec far/worker-0 -- sh -c {shlex.quote(script)}"
-    done = far.shell(f"{command} | head -1; echo ${{PIPESTATUS[0]}}")
+    file = Path(job["folder"]) / "pid"
+    file.unlink(missing_ok=True)  # that of the parameter before
+    # The end of the reader ends the shell, perhaps before it has written the number.
+    reader = f"{{ until [ -s {shlex.quote(str(file))} ]; do sleep 0.01; done; head -1; }}"
+    done = far.shell(f"{command} | {reader}; echo ${{PIPESTATUS[0]}}")
     assert done.out.splitlines() == ["y", "141"]  # as any program whose reader went away
     assert done.err == ""
-    pid = int((Path(job["folder"]) / "pid").read_text())
+    pid = int(file.read_text())
     until(lambda: not psutil.pid_exists(pid), "the end of the command")
+
+
+def test_a_slow_reader_gets_all_of_a_command_that_has_ended(far: User) -> None:
+    """Its last output waits in pipes while the reader sleeps; a survivor's does not count."""
+    sizes = "head -c 400000 /dev/zero; sleep 100 & echo $! > pid"
+    command = f"timeout -k 5 50 ciao exec far/worker-0 -- sh -c {shlex.quote(sizes)}"
+    done = far.shell(f"{command} | {{ sleep 3; wc -c; }}; echo ${{PIPESTATUS[0]}}")
+    assert done.out.splitlines() == ["400000", "0"]
+    os.kill(int((Path(far.describe("far")["folder"]) / "pid").read_text()), signal.SIGKILL)
+
+
+def test_a_survivor_that_floods_does_not_hold_the_end_of_a_command(far: User) -> None:
+    flood = "yes & until grep -q yes /proc/$!/comm; do sleep 0.01; done; echo $! > pid; exit 3"
+    command = f"timeout -k 5 50 ciao exec far/worker-0 -- sh -c {shlex.quote(flood)}"
+    slow = "while head -c 100000 | grep -q y; do sleep 0.1; done"
+    done = far.shell(f"{command} | {{ {slow}; }}; echo ${{PIPESTATUS[0]}}")
+    assert done.out == "3\n"
+    pid = int((Path(far.describe("far")["folder"]) / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_the_errors_of_a_command_may_lose_their_reader_too(far: User) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.api_server import ApiServer
-from tests.integration.cli.command import QUICK, User
+from tests.integration.cli.command import QUICK, User, until
 
 LOOKING = [
     "jobs", "describe", "logs", "attach", "rerun", "stacks", "debug", "top", "tensorboard",
@@ -73,12 +73,17 @@ def test_tab_offers_words_of_the_command(ciao: User, line: str, offers: list[str
     assert tab(ciao, line) == offers
 
 
+def wait_for_offers(ciao: User, line: str, words: list[str]) -> None:
+    """Tab waits for jobs some seconds, which a busy machine may exceed."""
+    until(lambda: tab(ciao, line) == words, f"{words} behind {line!r}")
+
+
 def test_tab_offers_jobs_and_their_replicas(ciao: User) -> None:
     ciao.detach("mnist", QUICK)
     for verb in ("attach", "logs", "describe", "delete"):
-        assert tab(ciao, f"ciao {verb} ") == ["mnist"]
+        wait_for_offers(ciao, f"ciao {verb} ", ["mnist"])
     assert tab(ciao, "ciao logs other") == []
-    assert tab(ciao, "ciao logs mnist --replica ") == ["worker", "worker-0", "worker-1"]
+    wait_for_offers(ciao, "ciao logs mnist --replica ", ["worker", "worker-0", "worker-1"])
 
 
 def test_tab_is_silent_where_something_is_broken(ciao: User) -> None:

@@ -50,7 +50,7 @@ class Backend:
 class Session:
     """As much of a session as the verbs ask for; it notes the jobs that they follow or show."""
 
-    warm = None
+    warm = registry = settings = None
     last: JobResult | None = None
 
     def __init__(self, *backends: Backend) -> None:
@@ -106,6 +106,19 @@ def test_tensorboard_shows_all_jobs_that_have_it() -> None:
     far, local = (replace(one, header="%tensorboard=logs") for one in (FAR, LOCAL))
     both = Backend("kubernetes", far, replace(FAR, name="other")), Backend("local", local)
     assert Session(*both).run(tensorboard) == [("local", local), ("kubernetes", far)]
+
+
+def test_a_replica_of_one_of_the_shown_jobs_is_enough() -> None:
+    small = replace(FAR, name="small")
+    large = replace(FAR, name="large", replicas=(WORKER, Replica("worker", 1)))
+    both = Backend("kubernetes", small, large)
+    for names in (["large", "small"], ["small", "large"]):
+        shown = Session(both).run(tensorboard, *names, "--replica", "worker-1")
+        assert [job.name for _, job in shown] == names
+    with pytest.raises(UsageError, match="none of the jobs large, small has a replica worker-2"):
+        Session(both).run(tensorboard, "large", "small", "--replica", "worker-2")
+    with pytest.raises(UsageError, match="small has no replica worker-1"):
+        Session(both).run(tensorboard, "small", "--replica", "worker-1")
 
 
 @pytest.mark.parametrize("place", [HERE, Where(namespace="team")])

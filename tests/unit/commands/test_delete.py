@@ -264,6 +264,18 @@ def test_a_notebook_shows_the_command_that_deletes(place: Place) -> None:
     assert place.names() == []
 
 
+def test_a_notebook_gets_json_or_nothing(place: Place) -> None:
+    place.finish("a", "b")
+    with pytest.raises(UsageError, match="nothing was deleted: --finished means 2 jobs") as caught:
+        place.delete("--finished", "--older", "1h", "-o", "json")
+    assert place.written == []
+    assert place.names() == ["a", "b"]
+    command = "%ciao delete --finished --older 1h --output json --yes"
+    assert caught.value.hint == f"`{command}` deletes them."
+    place.delete(*command.split()[2:])
+    assert [record["name"] for record in json.loads("".join(place.written))] == ["a", "b"]
+
+
 def test_a_program_must_say_yes(place: Place) -> None:
     place.finish("a")
     with pytest.raises(
