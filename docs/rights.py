@@ -112,7 +112,8 @@ _ROWS = {
             "list",
             "The check of quotas counts what the namespace adds to containers without requests.",
             "These containers count as zero; the rest is as without `resourcequotas`. Replicas "
-            "without `%cpu` get no request from the setting `cpuRequest`.",
+            "without `%cpu` get no request from the setting `cpuRequest`, and a LimitRange may "
+            "refuse the container that keeps files of `%output`.",
         ),
         Row(
             "configmaps",

@@ -123,9 +123,7 @@ def pod(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
         "terminationGracePeriodSeconds": GRACE,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": int(environment.get("KERNEL_UID", 1000)),
-            "runAsGroup": int(environment.get("KERNEL_GID", 100)),
-            "fsGroup": 100,
+            **ids(environment),
             # Else each start lets the group write to all files, and ciao trusts none of them.
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -146,6 +144,18 @@ def pod(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, 
         },
         "spec": spec,
     }
+
+
+def ids(environment: Mapping[str, str]) -> dict[str, int]:
+    """Return the user and the groups of the pod.
+
+    OpenShift chooses the user and ``fsGroup`` from the ranges of the namespace, and refuses others.
+    An empty variable for the latter leaves both to it: Enterprise Gateway accepts no empty user.
+    """
+    found = {"runAsGroup": int(environment.get("KERNEL_GID", 100))}
+    if group := environment.get("KERNEL_FS_GROUP", "100"):
+        found |= {"runAsUser": int(environment.get("KERNEL_UID", 1000)), "fsGroup": int(group)}
+    return found
 
 
 def variables(given: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:

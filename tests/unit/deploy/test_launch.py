@@ -78,6 +78,21 @@ def test_the_pod_meets_pod_securitys_level_restricted(launch: ModuleType) -> Non
     }
 
 
+def test_a_cluster_may_choose_the_user_and_the_group_of_volumes(launch: ModuleType) -> None:
+    """OpenShift refuses what is not in the ranges of the namespace."""
+
+    def ids(**environment: str) -> dict[str, int]:
+        context = pod(launch, **environment)["spec"]["securityContext"]
+        return {name: context[name] for name in context if name in fields}
+
+    fields = ("runAsUser", "runAsGroup", "fsGroup")
+    assert ids() == {"runAsUser": 1000, "runAsGroup": 100, "fsGroup": 100}
+    chosen = ids(KERNEL_UID="2000", KERNEL_GID="3000", KERNEL_FS_GROUP="4000")
+    assert chosen == {"runAsUser": 2000, "runAsGroup": 3000, "fsGroup": 4000}
+    # Enterprise Gateway always sets these two.
+    assert ids(KERNEL_UID="1000", KERNEL_GID="100", KERNEL_FS_GROUP="") == {"runAsGroup": 100}
+
+
 def test_the_gateways_find_the_pod(launch: ModuleType) -> None:
     meta = pod(launch)["metadata"]
     assert (meta["name"], meta["namespace"]) == ("ada-1", "team-a")
