@@ -74,7 +74,7 @@ def put_limits(
     default: dict[str, str] | None = None,
     maximum: dict[str, str] | None = None,
 ) -> None:
-    """Put a LimitRange on a namespace.
+    """Put a LimitRange on a namespace, and wait until the API server goes by it.
 
     Args:
         namespace: where.
@@ -95,3 +95,17 @@ def put_limits(
             "spec": {"limits": [limit]},
         }
     )
+    until(lambda: _limited(namespace), f"the limits {name} to be in force", 60)
+
+
+def _limited(namespace: Namespace) -> bool:
+    """Tell whether a container that names no resources gets them, or is refused."""
+    container = {"name": "main", "image": "none"}
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mark"}}
+    try:
+        made = namespace.cluster.api.create(
+            namespace.name, {**head, "spec": {"containers": [container]}}, dry_run=True
+        )
+    except ClusterError as error:
+        return "per Container" in str(error)
+    return bool(made["spec"]["containers"][0].get("resources"))

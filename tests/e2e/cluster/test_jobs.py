@@ -120,6 +120,8 @@ def test_each_kind_is_accepted_and_its_pods_run_busybox(kind: str, namespace: Na
     one = replicas(1, container, namespace.cluster.image("tools"), ["sh", "-c", say])
     namespace.create_objects(config_map(""), job(kind, {field: dict.fromkeys(roles, one)}))
     namespace.wait_for_job(f"{kind.lower()}/digits", seconds=120)
+    for pod in namespace.get("pods")["items"]:  # a launcher may end before its worker has begun
+        namespace.wait_for_pod(pod["metadata"]["name"], "Succeeded")
     pods = {
         pod["metadata"]["name"]: namespace.kubectl("logs", pod["metadata"]["name"], "-c", container)
         for pod in namespace.get("pods")["items"]

@@ -79,7 +79,7 @@ class ClusterReader(Reader):
     def take(self, block: Block) -> None:
         if block.kind == "file":
             self.write(block.word, self.ground.filled(block.text))
-        elif blocks.for_cluster(block) or "ciao config images=" in block.text:
+        elif blocks.for_cluster(block) or "ciao config images." in block.text:
             {"python": self.python, "sh": self.sh, "yaml": self.yaml}[block.language](block)
 
     def python(self, block: Block) -> None:
@@ -87,7 +87,7 @@ class ClusterReader(Reader):
         if "%framework" not in text:  # a part of a cell
             text = f"%framework=tensorflow\n{text}print()\n"
         if block.kind == "cluster":
-            shown = self.cell(block, text, 100)
+            shown = self.cell(block, text, 200)
             if self.tag and (found := ENVIRONMENT.search(shown)):
                 self.ground.words = {self.tag: found[1], **self.ground.words}
         if block.kind == "dry run" or "%dryrun\n" in text:
@@ -97,7 +97,7 @@ class ClusterReader(Reader):
     def sh(self, block: Block) -> None:
         self.output = ""
         for line in blocks.command_lines(block.text):
-            if block.kind == "cluster" or line.startswith("ciao config images="):
+            if block.kind == "cluster" or line.startswith("ciao config images."):
                 self.shell(block, self.ground.filled(line), self.place.work)
             elif line.startswith("docker "):
                 self.docker(shlex.split(line))

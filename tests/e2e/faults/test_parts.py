@@ -241,7 +241,7 @@ def test_without_the_operator_jobs_are_refused_and_running_ones_run_on(
         with pytest.raises(ClusterError, match="failed calling webhook"):
             namespace.create_objects(tfjob(broken, "refused", "true"))
         assert not namespace.find("tfjob/refused")
-    namespace.kubectl("exec", "early-worker-0", "--", "touch", "/tmp/go")
+    namespace.touch("early-worker-0", "/tmp/go")
     namespace.wait_for_pod("early-worker-0", "Succeeded")
     operator.start()
 

@@ -50,8 +50,9 @@ def start(gateway: Gateway, api: Api) -> Iterator[Start]:
     kernels: list[RemoteKernel] = []
 
     def one(**env: str) -> RemoteKernel:
-        kernels.append(gateway.start(api, **env))
-        return kernels[-1]
+        made = gateway.start(api, **env)  # several threads may do that
+        kernels.append(made)
+        return made
 
     yield one
     for kernel in kernels:

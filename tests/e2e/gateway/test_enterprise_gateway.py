@@ -35,7 +35,7 @@ second = pytest.mark.second("gateway")
 GUIDE = ROOT / "docs" / "gateway.md"
 AT_ONCE = 10
 CULLING = [
-    "--MappingKernelManager.cull_idle_timeout=8",
+    "--MappingKernelManager.cull_idle_timeout=25",
     "--MappingKernelManager.cull_interval=1",
     "--MappingKernelManager.cull_connected=True",
 ]
@@ -380,7 +380,7 @@ def test_culling_takes_idle_kernels_and_never_a_job(
     busy = gateway.start(api, KERNEL_SERVICE_ACCOUNT_NAME=account)
     request = busy.execute(
         "%framework=tensorflow\n%name=silent\n%worker=1\n"
-        "import time\nprint('here', flush=True)\ntime.sleep(16)\nprint('there')\n"
+        "import time\nprint('here', flush=True)\ntime.sleep(45)\nprint('there')\n"
     )
     busy.wait_text(request, "here")
     until(lambda: idle.id not in api.kernels(), "the idle kernel to be culled", 120)

@@ -126,12 +126,11 @@ def test_a_gateway_that_is_killed_leaves_kernels_and_jobs(
         "the kernel to be dead", 90,
     )  # fmt: skip
     other = start()
-    told = ""
-    for _ in range(3):  # A cell that is faster than the question leaves it to the next.
-        told += other.run(SHORT).text
-        if "from before" in told:
-            break
-    assert "still running from before: followed" in told
+    # A cell that is faster than the question leaves it to the next.
+    until(
+        lambda: "still running from before: followed" in other.run(SHORT).text,
+        "the kernel to tell of the job", 120,
+    )  # fmt: skip
     attached = other.execute("%ciao attach followed")
     other.wait_text(attached, "here")
     other.interrupt()

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ciao_kernel.oci.append import Appender, Change
-from ciao_kernel.oci.derived_image import digest_of
 from ciao_kernel.oci.image import Platform
 from ciao_kernel.oci.layer import File, pack
-from ciao_kernel.oci.reference import parse
+from ciao_kernel.oci.reference import digest_of, parse
 from ciao_kernel.oci.registries import Registries
 from tests.cluster.cluster import Cluster
 

@@ -134,7 +134,7 @@ def test_appended_images_run(
         until(
             lambda: f"{name} ü {mark}" in namespace.log_text(),  # noqa: B023
             f"the line of {name}",
-            60,
+            120,
         )
 
 

@@ -40,7 +40,7 @@ def pods(team: Team) -> list[Any]:
 
 
 async def end(team: Team, pod: str) -> None:
-    await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
+    await asyncio.to_thread(team.namespace.touch, pod, "/tmp/end")
 
 
 @pytest.mark.second("faults")

@@ -132,9 +132,7 @@ def test_the_end_of_the_job_ends_a_parameter_server(team: Team) -> None:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         for replica in ("ps-0", "worker-0"):  # the last words of a PS are not waited for
             await _wait_for(display, replica, b"here")
-        assert display.job
-        argv = ("exec", f"{display.job.name}-worker-0", "--", "touch", "end")
-        await asyncio.to_thread(team.namespace.kubectl, *argv)
+        await touch(team, display, "worker-0", "end")
 
     ended = team.run(
         "%framework=tensorflow\n%ps=1\n%worker=1\nimport os, time\nprint('here', flush=True)\n"
@@ -193,8 +191,7 @@ def straggler(late: str, waits: str = "time.sleep(1)", *, code: int, held: bool 
 async def touch(team: Team, display: Recorder, replica: str, file: str) -> None:
     """Make a file in the pod of a replica."""
     assert display.job
-    argv = ("exec", f"{display.job.name}-{replica}", "--", "touch", file)
-    await asyncio.to_thread(team.namespace.kubectl, *argv)
+    await asyncio.to_thread(team.namespace.touch, f"{display.job.name}-{replica}", file)
 
 
 @pytest.mark.second("faults", only="Stopped")

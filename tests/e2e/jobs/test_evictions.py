@@ -14,15 +14,14 @@ from ciao_kernel.session.plugin_registry import Registry
 from ciao_kernel.session.session import Session
 from tests.cluster.cluster import Cluster
 from tests.e2e.jobs.conftest import Team
+from tests.e2e.jobs.test_endings import PATIENT
 from tests.e2e.jobs.test_faults import (
     BOTH,
     ENDLESS,
     LAST_MASTER,
     LAST_WORDS,
     Work,
-    complete,
     end,
-    numbered,
     well,
     whole,
 )
@@ -54,13 +53,22 @@ def contiguous(display: Recorder, replica: str) -> int:
     return len(got)
 
 
-def started_again(display: Recorder, replica: str, lines: int) -> int:
+async def wrote_again(display: Recorder, replica: str) -> None:
+    """Wait until the successor of an evicted pod writes."""
+    again = b"last words\n000000\n"
+    await wait(lambda: b"\n000020\n" in display.data(replica).partition(again)[2])
+
+
+def started_again(display: Recorder, replica: str) -> int:
     """All lines of an evicted pod came, and then all of its successor; returns how many."""
     got = display.data(replica).decode().splitlines()
     first = got[: got.index("last words")]
     assert len(first) > 20
     assert first == [f"{n:06d}" for n in range(len(first))]
-    assert got[len(first) + 1 :] == [f"{n:06d}" for n in range(lines)]
+    *second, last = got[len(first) + 1 :]
+    assert last == "the end"
+    assert len(second) > 20
+    assert second == [f"{n:06d}" for n in range(len(second))]
     return len(got)
 
 
@@ -74,15 +82,16 @@ def test_an_evicted_replica_is_named_and_another_job_goes_on(team: Team, figure:
         session = Session(registry, Owner("another test"), team.settings())
         beside = asyncio.ensure_future(session.run(BOTH + ENDLESS, other, team.folder))
         await wrote(other, "000020", "worker-0", "worker-1")
+        await wrote(display, "000020", "worker-0")
         await evict(team, display, "worker-1")
-        await asyncio.wait({work}, timeout=60)
+        await asyncio.wait({work}, timeout=120)
         seen = other.data("worker-1").count(b"\n")
         await wrote(other, f"{seen + 10:06d}", "worker-0", "worker-1")
         await end(team, other, "worker-0", "worker-1")
         others.append(Ended(other, await beside))
         await registry.close()
 
-    ended = team.run(BOTH + LAST_WORDS + ENDLESS, during=during)
+    ended = team.run(BOTH + LAST_WORDS + ENDLESS, during=during, **PATIENT)
     assert isinstance(ended.error, JobFailed)
     assert ended.error.message == f"the pod of worker-1 was {WHY}."
     lines = contiguous(ended.display, "worker-1") + contiguous(ended.display, "worker-0")
@@ -95,7 +104,6 @@ RESTARTED = (
     "%framework=pytorch\n%cleanPolicy=all\n%restartPolicy=OnFailure\n%runner=python\n"
     f"%master=1\n%worker=2\n{LAST_WORDS}"
 )
-LINES = 600
 MASTER = LAST_MASTER.replace(".accept()", "\n    server.accept()\n    server.accept()").replace(
     "    socket.create_server", "    server = socket.create_server"
 )
@@ -105,12 +113,15 @@ MASTER = LAST_MASTER.replace(".accept()", "\n    server.accept()\n    server.acc
 @pytest.mark.second("trials")
 def test_an_evicted_replica_starts_again_while_the_others_write(team: Team, figure: Figure) -> None:
     async def during(display: Recorder, work: Work) -> None:
+        await wrote(display, "000020", "master-0", "worker-0")
         await evict(team, display, "worker-1")
+        await wrote_again(display, "worker-1")
+        await end(team, display, "worker-0", "worker-1", "master-0")
 
-    ended = team.run(RESTARTED + numbered(LINES) + MASTER, during=during)
+    ended = team.run(RESTARTED + ENDLESS + MASTER, during=during)
     well(team, ended)
-    lines = started_again(ended.display, "worker-1", LINES)
-    rest = complete(ended.display, LINES, "master-0", "worker-0")
+    lines = started_again(ended.display, "worker-1")
+    rest = whole(ended.display, "master-0", "worker-0")
     figure(f"{lines} lines of the evicted replica, 0 lost, 0 doubled; the others: {rest}")
 
 
@@ -121,19 +132,21 @@ def test_a_drained_node(team: Team, broken: Cluster, figure: Figure) -> None:
     node = broken.at.node
 
     async def during(display: Recorder, work: Work) -> None:
-        await wrote(display, "000020", "worker-0", "worker-1")
+        await wrote(display, "000020", "master-0", "worker-0", "worker-1")
         await asyncio.to_thread(broken.kubectl, "cordon", node)
         await evict(team, display, "worker-1")
         await wait(lambda: "unschedulable" in waits(display))
         await asyncio.to_thread(broken.kubectl, "uncordon", node)
+        await wrote_again(display, "worker-1")
+        await end(team, display, "worker-0", "worker-1", "master-0")
 
     try:
-        ended = team.run(RESTARTED + numbered(LINES) + MASTER, during=during)
+        ended = team.run(RESTARTED + ENDLESS + MASTER, during=during)
     finally:
         broken.kubectl("uncordon", node)
     well(team, ended)
-    lines = started_again(ended.display, "worker-1", LINES)
-    rest = complete(ended.display, LINES, "master-0", "worker-0")
+    lines = started_again(ended.display, "worker-1")
+    rest = whole(ended.display, "master-0", "worker-0")
     figure(f"{lines} lines of the drained replica, 0 lost, 0 doubled; the others: {rest}")
 
 

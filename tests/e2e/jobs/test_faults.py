@@ -75,11 +75,10 @@ async def end_job(team: Team, name: str, *replicas: str) -> None:
     Servers that have just started may refuse that at first.
     """
     for replica in replicas:
-        argv = ("exec", f"{name}-{replica}", "--", "touch", END)
 
-        def touched(argv: tuple[str, ...] = argv) -> bool:
+        def touched(pod: str = f"{name}-{replica}") -> bool:
             with contextlib.suppress(ClusterError):
-                team.namespace.kubectl(*argv)
+                team.namespace.touch(pod, END)
                 return True
             return False
 
@@ -229,8 +228,7 @@ def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figur
         await asyncio.wait({work}, timeout=60)
         await asyncio.to_thread(proxy.pass_on)
 
-    text = BOTH + numbered(1000)
-    ended = team.run(text, during=during, follow_patience=3.0)
+    ended = team.run(BOTH + ENDLESS, during=during, follow_patience=3.0)
     assert isinstance(ended.error, ClusterFault)
     name = ended.job.name
     assert f"{name} may still be running." in ended.error.message
@@ -239,13 +237,16 @@ def test_an_api_server_that_is_away_for_too_long(team: Team, proxy: Proxy, figur
     async def attach() -> Recorder:
         registry, display = Registry({}), Recorder()
         session = Session(registry, None, team.settings())  # type: ignore[arg-type]
-        assert (await session.attach(name, display)).state is State.SUCCEEDED
+        work = asyncio.ensure_future(session.attach(name, display))
+        await wrote(display, "000010", "worker-0", "worker-1")
+        await end_job(team, name, "worker-0", "worker-1")
+        assert (await work).state is State.SUCCEEDED
         backend, job, _ = await session.find(name)
         await backend.delete(job)
         await registry.close()
         return display
 
-    figure(complete(asyncio.run(attach()), 1000, "worker-0", "worker-1"))
+    figure(whole(asyncio.run(attach()), "worker-0", "worker-1"))
     assert team.left() == [], ended.display.notices
 
 
@@ -348,9 +349,8 @@ def test_a_replica_that_starts_long_after_the_others(
 ) -> None:
     async def during(display: Recorder, work: Work) -> None:
         await wrote(display, "000300", "worker-0")
-        (chief, _) = display.status.replicas
-        assert chief.state is State.PENDING
-        assert "Insufficient example.com/late" in chief.reason
+        await wait(lambda: "Insufficient example.com/late" in "".join(display.reasons("chief")))
+        assert display.state("chief-0") is State.PENDING
         await asyncio.to_thread(node, local_cluster, "late", "1")
 
     try:

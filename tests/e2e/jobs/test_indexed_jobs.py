@@ -70,7 +70,7 @@ def meet(team: Team, header: str) -> Ended:
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await display.until("listening", replica="ps-0", patience=120)
         pod = (await asyncio.to_thread(team.details)).pods[Replica("ps", 0)]
-        await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", opened)
+        await asyncio.to_thread(team.namespace.touch, pod, opened)
 
     program = MEETS.replace('opened = ""', f"opened = {opened!r}")
     return team.run(header + program, during=during)

@@ -70,8 +70,8 @@ async def interrupted(work: asyncio.Task[object]) -> float:
 async def go_on(team: Team, name: str) -> None:
     """Let both workers of a job end that wait for it."""
     for number in (0, 1):
-        argv = ("exec", f"{name}-worker-{number}", "--", "touch", "/tmp/go-on")
-        await asyncio.to_thread(team.namespace.kubectl, *argv)
+        pod = f"{name}-worker-{number}"
+        await asyncio.to_thread(team.namespace.touch, pod, "/tmp/go-on")
 
 
 async def said(display: Recorder, text: str) -> None:
@@ -308,7 +308,8 @@ def test_a_command_waits_until_nothing_of_its_job_is_left(team: Team, proxy: Pro
         command, cwd=team.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         until(lambda: any(one.startswith("ConfigMap/") for one in team.left()), "the source", 60)
-        proxy.delay(5)  # time to see the job, which comes next, before the answer
+        # Time to see the job, which comes next, before the answer; both ways may take 30 seconds.
+        proxy.delay(12)
         until(lambda: any(one.startswith("TFJob/") for one in team.left()), "the job", 60)
         proxy.stall()  # so that the answer never comes
         process.send_signal(signal.SIGINT)

@@ -37,8 +37,7 @@ def test_a_job_is_followed_from_python(team: Team, start_kernel: Callable[..., A
     assert shown.status == "ok", shown.of("error")
     assert shown.text == ("Running {'worker-0': 0.01, 'worker-1': 0.01}\n")
     for index in (1, 0):
-        pod = f"numbers-worker-{index}"
-        team.namespace.kubectl("exec", pod, "--", "touch", "/tmp/go-on")
+        team.namespace.touch(f"numbers-worker-{index}", "/tmp/go-on")
     assert kernel.run("print(_job.wait())").text == "Succeeded\n"
     assert kernel.run("print(_job.logs('worker-0', tail=1), end='')").text == "last words\n"
     # All lines are on this machine now, each once.

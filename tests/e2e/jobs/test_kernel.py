@@ -18,7 +18,7 @@ from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import CPU_REQUEST, Team
 from tests.e2e.jobs.test_endings import GO_ON, HEAD, UNTIL_TOLD, straggler
 from tests.helpers.colors import uncolored
-from tests.helpers.kernels import IN_PODS
+from tests.helpers.kernels import IN_PODS, Kernel
 
 ROOT = Path(__file__).parents[3]
 CELL = (
@@ -51,6 +51,16 @@ def ciao(team: Team, *words: str) -> str:
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout + done.stderr
+
+
+def wait_for_deletions(kernel: Kernel) -> None:
+    """Let a kernel's end wait for what it deletes, however slow a busy cluster is.
+
+    Else it waits for five seconds, and Jupyter for as many.
+    """
+    kernel.be_patient()
+    text = "from ciao_kernel.jupyter import shutdown\nshutdown.MAX_SHUTDOWN_DELAY = 600.0"
+    assert kernel.run(text).status == "ok"
 
 
 @pytest.mark.second("docs", only="pytorch")
@@ -115,6 +125,8 @@ def test_a_stop_deletes_the_job_and_a_shutdown_leaves_it(
     kernel.shutdown()
     process.wait(60)
     assert "TFJob/mine" in team.left()
+    for number in (0, 1):  # a node serves a log before the API says that its pod runs
+        team.namespace.wait_for_pod(f"mine-worker-{number}", "Running")
     listed = ciao(team, "jobs")
     assert "mine" in listed
     assert "Running" in listed
@@ -138,7 +150,7 @@ def test_lines_of_replicas_that_are_stopped_come_behind_the_red_cell(
     assert client.run("print('meanwhile')").text == "meanwhile\n"
     pods = [pod["metadata"]["name"] for pod in team.namespace.get("pods")["items"]]
     (late,) = [name for name in pods if name.endswith("-worker-1")]
-    team.namespace.kubectl("exec", late, "--", "touch", GO_ON)
+    team.namespace.touch(late, GO_ON)
     client.wait(lambda: "at last" in failed.text, "the last line of worker-1")
     assert failed.text.count("at last\n") == failed.text.count("here\n") == 1
     client.wait(lambda: "Stopped" in failed.tables[-1], "the last table")
@@ -216,7 +228,7 @@ def test_the_next_kernel_says_once_what_runs_from_before(
 @pytest.mark.second("faults")
 def test_a_setting_turns_it_round(team: Team, start_kernel: Callable[..., Any]) -> None:
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
-    kernel.be_patient()
+    wait_for_deletions(kernel)
     client = kernel
     running = client.execute(CELL)
     client.wait(lambda: running.text.count("here\n") == 2, "both replicas")

@@ -19,7 +19,7 @@ import os, re, signal
 from ciao_kernel.kube.client import Client
 real = Client._call
 async def call(self, method, path, query, *more, **named):
-    if method == {!r} and re.search({!r}, path) and not query:  # a dry run has one
+    if method == {!r} and re.search({!r}, path) and "dryRun" not in query:
         os.kill(os.getpid(), signal.SIGKILL)
     return await real(self, method, path, query, *more, **named)
 Client._call = call

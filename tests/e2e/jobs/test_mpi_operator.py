@@ -96,6 +96,7 @@ def test_a_running_job_is_described_and_a_stop_removes_it(team: Team) -> None:
             await display.until("up 4\nup 4\n", replica=replica, patience=180)
         details = await asyncio.to_thread(team.details)
         assert dict(details.facts)["kind"] == "MPIJob"
+        assert dict(details.facts)["kept when over"] == "until `ciao delete`"
         assert details.pods[Replica("launcher", 0)].startswith(f"{display.job.name}-launcher-")
         work.cancel()
 

@@ -157,8 +157,7 @@ def test_fields_and_conditions_that_nobody_knows_are_ignored(team: Team) -> None
         assert made["spec"]["future"] == {"a": [1]}
         assert made["status"]["progress"] == {"percent": 50}
         assert "Hibernating" in [one["type"] for one in made["status"]["conditions"]]
-        pod = f"{display.job.name}-worker-0"
-        team.namespace.kubectl("exec", pod, "--", "touch", "/tmp/seen")
+        team.namespace.touch(f"{display.job.name}-worker-0", "/tmp/seen")
 
     async def during(display: Recorder, work: asyncio.Task[Ended]) -> None:
         await wait(lambda: b"here" in display.data("worker-0"))

@@ -19,7 +19,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.faults import policies
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
-from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, TRAIN, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, JOBS, ROLE, TRAIN, Team, let_go, made, rules
 from tests.helpers.bucket import Bucket, bucket
 from tests.helpers.jobs import Ended, Recorder, wait
 
@@ -70,7 +70,8 @@ print(hashlib.sha256(data).hexdigest())
 """
 WAITS = """
 import os, time
-open("output/step", "w").write("1")
+open("output/part", "w").write("1")
+os.replace("output/part", "output/step")
 while not os.path.exists("go"):
     time.sleep(0.2)
 open("output/step", "w").write("2")
@@ -306,9 +307,8 @@ def test_files_are_fetched_and_copied_while_a_job_runs_and_attach_brings_the_las
             backend, job, job.replicas[:1], ["output/"], session.settings, display.show
         )
         assert "output/step (1 byte, worker-0)" in fetched.lines[0]
-        (team.folder / "go").write_text("on")
         for replica in job.replicas:
-            await copying.give(backend, job, replica, team.folder / "go", "./", session.settings)
+            await let_go(team, backend, job, replica)
         last = Recorder()
         result = await session.attach(job.name, last)
         return result.folder, [last.notices]

@@ -18,7 +18,7 @@ import pytest
 from tests.cluster.faults.proxy import Proxy
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team
-from tests.e2e.jobs.test_kernel import environment
+from tests.e2e.jobs.test_kernel import environment, wait_for_deletions
 from tests.helpers.kernels import Kernel, Place
 
 Start = Callable[..., Kernel]
@@ -87,10 +87,17 @@ def jobs(team: Team) -> set[str]:
 def untouched(team: Team, *names: str) -> None:
     """These jobs are there, their pods run, and nobody has asked any of it to go."""
     assert jobs(team) == set(names)
-    found = team.namespace.get("tfjobs,pods")["items"]
+    found: list[Any] = []
+
+    def run() -> bool:
+        found[:] = team.namespace.get("tfjobs,pods")["items"]
+        phases = [one["status"]["phase"] for one in found if one["kind"] == "Pod"]
+        return phases == ["Running"] * len(names)
+
+    # A node serves the lines of a container before the API says that it runs.
+    until(run, "the pods to be said to run", 60)
+    assert {one["metadata"]["name"] for one in found if one["kind"] == "TFJob"} == set(names)
     assert not [one["metadata"]["name"] for one in found if "deletionTimestamp" in one["metadata"]]
-    phases = [one["status"]["phase"] for one in found if one["kind"] == "Pod"]
-    assert phases == ["Running"] * len(names)
 
 
 @pytest.mark.slow
@@ -181,7 +188,7 @@ async def hold():
     while not shutdown.lifetime._ending.is_set():
         await asyncio.sleep(0.01)
 async def call(self, method, path, query, *more, **named):
-    here = re.search({what!r}, method + " " + path) and not query  # a dry run has one
+    here = re.search({what!r}, method + " " + path) and "dryRun" not in query
     if here and {when!r} == "before":
         await hold()
     found = await real(self, method, path, query, *more, **named)
@@ -243,7 +250,7 @@ def test_where_jobs_end_with_their_kernel_the_deletion_is_not_cut_short(
 ) -> None:
     """The process ends after the API server has taken the order, however slow that is."""
     kernel = start_kernel("ciao", {**environment(team), "CIAO_ON_SHUTDOWN": "delete"})
-    kernel.be_patient()
+    wait_for_deletions(kernel)
     running(kernel, "mine")
     proxy.delay(0.2)
     ENDS[end](kernel)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from ciao_kernel.model import TensorBoard
-from ciao_kernel.session import copying
 from ciao_kernel.session.session import Session
 from ciao_kernel.session.tensorboard.board import Board, Reach
 from tests.cluster.namespace import Namespace
-from tests.e2e.jobs.conftest import EXEC, JOBS, Team, made, rules
+from tests.e2e.jobs.conftest import EXEC, JOBS, Team, let_go, made, rules
 from tests.helpers import tensorboard
 from tests.helpers.event_writer import WRITER
 from tests.helpers.jobs import Recorder, wait
@@ -54,14 +53,13 @@ def test_event_files_of_pods_are_shown_while_they_grow_and_afterwards(team: Team
             await wait(lambda: bool(address(display)) or running.done(), 120)
             assert not running.done(), running
             await asyncio.to_thread(tensorboard.scalars, address(display), "mnist/worker-0", step=1)
-            (team.folder / "go").write_text("on")
             backend, job, _ = await session.find("mnist")
             # worker-0 last: its end is the job's, and others are ended with it.
             for replica in reversed(job.replicas):
                 await display.until("ready", replica=str(replica), patience=120)
-                await copying.give(
-                    backend, job, replica, team.folder / "go", "./", session.settings
-                )
+                # A node serves the log of a container before the API says that it runs.
+                await asyncio.to_thread(team.namespace.wait_for_pod, f"mnist-{replica}", "Running")
+                await let_go(team, backend, job, replica)
                 await display.until("done", replica=str(replica))
             await running
             # The last step comes with the files that the pods keep: of all replicas.
@@ -100,9 +98,8 @@ def test_the_last_lines_of_a_detached_job_come_from_the_pod_that_is_held(
             await board.show([(backend, job)], display.show)
             show = partial(asyncio.to_thread, tensorboard.scalars, address(display))
             await show("mnist/worker-0", step=1)
-            (team.folder / "go").write_text("on")
             (writer, _) = job.replicas  # its end is the job's, and the other one's
-            await copying.give(backend, job, writer, team.folder / "go", "./", session.settings)
+            await let_go(team, backend, job, writer)
             await show("mnist/worker-0", step=2)
         finally:
             await board.close()

@@ -54,8 +54,8 @@ def test_a_replica_that_eats_its_memory_is_told_how_fast(team: Team) -> None:
         found.append(await query.usage(backend, display.job))
         print(f"asked in {time.monotonic() - began:.2f} s")
         await backend.close()
-        eat = ("exec", f"{display.job.name}-worker-0", "--", "touch", "/tmp/eat")
-        await asyncio.to_thread(team.namespace.kubectl, *eat)
+        eater = f"{display.job.name}-worker-0"
+        await asyncio.to_thread(team.namespace.touch, eater, "/tmp/eat")
 
     ended = team.run(EATS, during=look)
     assert ended.display.job
@@ -189,8 +189,8 @@ def test_a_pytorchjob_is_measured_and_told_that_it_asks_too_much(team: Team) -> 
             with pytest.raises(BackendError, match=f"get pods/exec, and {sentence}"):
                 await query.usage(backend, display.job)
             await backend.close()
-        end = ("exec", f"{display.job.name}-master-0", "--", "touch", "/tmp/end")
-        await asyncio.to_thread(team.namespace.kubectl, *end)
+        master = f"{display.job.name}-master-0"
+        await asyncio.to_thread(team.namespace.touch, master, "/tmp/end")
 
     images = {"pytorch": team.namespace.cluster.image("pytorch")}
     ended = team.run(TRAINS, during=look, images=images)

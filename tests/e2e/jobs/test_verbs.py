@@ -203,6 +203,8 @@ def test_commands_run_in_replicas(team: Team, tmp_path: Path) -> None:
     team.user.allow(*rules(), *rules(EXEC))
     start(team, TWO + TALK)
     wait_for(team, "[worker-0] first", "[worker-1] first")
+    for number in (0, 1):  # a node serves a log before the API says that its pod runs
+        team.namespace.wait_for_pod(f"two-worker-{number}", "Running")
     said = ciao(team, "exec", "two/worker-1", "--", "sh", "-c", "echo $CIAO_REPLICA; pwd; ls")
     assert said.splitlines() == ["worker-1", "/ciao", "ciao_cell.py"]
     error = refused(team, "exec", "two/worker-0", "--", "sh", "-c", "echo so far; exit 42")
@@ -291,12 +293,17 @@ def test_the_log_before_a_restart(team: Team) -> None:
         "print('it runs', flush=True)\ntime.sleep(300)\n",
     )
     wait_for(team, "[worker-0] it runs", "[worker-1] it runs")
+
+    def restarts() -> list[int]:
+        record = json.loads(ciao(team, "describe", "two", "-o", "json"))
+        return [one["restarts"] for one in record["replicas"]]
+
+    # The node serves a log before the API counts the start.
+    until(lambda: restarts() == [0, 1], "the restart to be counted", 60)
     assert ciao(team, "logs", "two", "--previous") == "[worker-1] it breaks\n"
     error = refused(team, "logs", "two", "--previous", "--replica", "worker-0")
     assert isinstance(error, BackendError)
     assert "worker-0" in error.message
-    record = json.loads(ciao(team, "describe", "two", "-o", "json"))
-    assert [one["restarts"] for one in record["replicas"]] == [0, 1]
     error = refused(team, "logs", "-f", "two", "--previous")
     assert isinstance(error, UsageError)
 
@@ -307,6 +314,7 @@ def test_a_job_elsewhere_is_found_by_what_the_cell_said(team: Team, other: Names
     command = f"`%ciao attach two --namespace {other.name}`"
     assert command in said
     wait_for(team, "first of worker-0")  # without words: this machine knows where it went
+    other.wait_for_pod("two-worker-0", "Running")  # the API says it after the node serves its log
     heads, row = ciao(team, "jobs").splitlines()
     assert heads.split()[:2] == ["NAMESPACE", "NAME"]
     assert row.split()[:2] == [other.name, "two"]

@@ -168,6 +168,7 @@ else:
             break
         except OSError:
             time.sleep(0.05)
+    connection.settimeout(None)  # that of the connection would stay
     assert connection.recv(100) == b"run {0}"
 with open(os.environ["CIAO_CHECKPOINT"] + "/" + os.environ["CIAO_REPLICA"], "w") as file:
     file.write("{0}0")
@@ -380,8 +381,10 @@ def test_the_program_of_a_run_is_seen_below_the_agent(warm_team: Team) -> None:
         assert display.job
         found, _ = await backend.find(display.job.name)
         for job in (found, display.job):  # as a terminal finds it, and as the cell knows it
-            seen = picture.text(job, await query.ask(backend, job))
-            assert re.search(r"\n  master-0  line 6  +time\.sleep\(1000\)", seen), seen
+            seen, limit = "", time.monotonic() + 120
+            while not re.search(r"\n  master-0  line 6  +time\.sleep\(1000\)", seen):
+                assert time.monotonic() < limit, seen  # it may still print
+                seen = picture.text(job, await query.ask(backend, job))
             samples = await query.sample(backend, job, job.replicas, 1.0)
             (call,) = profile.of(job, samples, 1.0).tree.calls
             assert call.name == "line 6"
@@ -433,7 +436,7 @@ def test_a_run_whose_kernel_is_killed_goes_on_and_is_found(warm_team: Team) -> N
     team = warm_team
     head = "%framework=tensorflow\n%worker=2\n%warm\n%name=kept\n"
     program = (
-        "import time\nfor line in range(200):\n    print('line', line)\n    time.sleep(0.02)\n"
+        "import time\nfor line in range(200):\n    print('line', line)\n    time.sleep(0.05)\n"
     )
 
     async def kernel() -> None:
@@ -444,14 +447,19 @@ def test_a_run_whose_kernel_is_killed_goes_on_and_is_found(warm_team: Team) -> N
         await ended(team, session, head + "print('first run')")
         display = Recorder()
         running = asyncio.ensure_future(session.run(head + program, display, team.folder))
-        await display.until("line 20")
+        for one in ("worker-0", "worker-1"):
+            await display.until("line 20", replica=one)
         running.add_done_callback(lambda task: task.cancelled() or task.exception())
         os._exit(0)  # no end of anything: the process is gone
 
     child = os.fork()
     if child == 0:
-        asyncio.run(kernel())
-    os.waitpid(child, 0)
+        try:
+            asyncio.run(kernel())
+        finally:
+            os._exit(1)  # else an error would go on as a second pytest
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
     async def body(session: Session) -> None:
         display = Recorder()

@@ -20,7 +20,13 @@ from tests.cluster.faults.proxy import Proxy
 from tests.cluster.namespace import Namespace
 from tests.e2e.jobs.conftest import JOBS, Team, made, rules
 from tests.e2e.jobs.test_warm import EDITS, WARM, as_kernel, pods
-from tests.e2e.jobs.test_warm_training import census, here, holds_no_more, leaves_nothing, times
+from tests.e2e.jobs.test_warm_training import (
+    census_at_rest,
+    here,
+    holds_no_more,
+    leaves_nothing,
+    times,
+)
 from tests.helpers.first_lines import FirstLines, told
 from tests.helpers.jobs import Recorder
 
@@ -74,7 +80,7 @@ def test_edited_cells_while_connections_are_cut(
             for replica in ("worker-0", "worker-1"):
                 assert display.data(replica).decode().splitlines() == wanted(number)
             if cuts == 1 and before is None:
-                before = await asyncio.to_thread(census, team), here()
+                before = await census_at_rest(team), here()
         assert cuts == CUTS
         assert before is not None
         await leaves_nothing(team, *before, more=OPEN)

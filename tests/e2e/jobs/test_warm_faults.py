@@ -93,7 +93,8 @@ def test_an_evicted_replica_ends_the_run_and_the_next_one_starts_new_ones(
         if when == "in a run":
             program += "time.sleep(1000)\n"
         work = asyncio.ensure_future(session.run(program, display, team.folder))
-        await display.until("000020", replica="worker-1")
+        for replica in ("worker-0", "worker-1"):
+            await display.until("000020", replica=replica)
         if when == "between runs":
             await work
         assert session.warm is not None

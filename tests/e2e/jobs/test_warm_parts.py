@@ -15,11 +15,11 @@ from ciao_kernel.session.warm.pool import WarmPool
 from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import until
 from tests.e2e.jobs.conftest import Team, rules
-from tests.e2e.jobs.test_kernel import ciao, environment
+from tests.e2e.jobs.test_kernel import ciao, environment, wait_for_deletions
 from tests.e2e.jobs.test_warm import WARM, as_kernel, ended
 from tests.helpers.colors import uncolored
 from tests.helpers.jobs import Recorder
-from tests.helpers.kernels import lines_of
+from tests.helpers.kernels import Kernel, Request, lines_of
 
 HEAD = "%framework=tensorflow\n%worker=2\n%successPolicy=allWorkers\n%warm\n"
 SAYS = """
@@ -28,7 +28,7 @@ for line in range({0}):
     print("line", line, flush=True)
     time.sleep({1})
 """
-LEASE = 9.0
+LEASE = 20.0
 """Seconds: not so short that a busy machine's kernel cannot renew it."""
 SHORT_LEASE = f"""
 from ciao_kernel.jupyter import cells
@@ -39,6 +39,14 @@ pool = WarmPool(run_lease={LEASE})
 cells._warm_pool = lambda: pool
 """
 """Gives a kernel shorter leases, before its first cell with a job."""
+SLOW_END = """
+from ciao_kernel.jupyter import orderly_end
+from ciao_kernel.session import stopping
+
+stopping._PROMPT = orderly_end._CLOSE_TIMEOUT = 60.0
+"""
+"""Lets a kernel see the end of a run that it stops, and then end the replicas, however slow a busy
+cluster is."""
 
 pytestmark = [pytest.mark.second("faults"), pytest.mark.slow]
 
@@ -48,6 +56,12 @@ def team(team: Team) -> Team:
     """A user who may also write to replicas."""
     team.user.allow(*rules(), *rules(WARM))
     return team
+
+
+def both_say(kernel: Kernel, cell: Request, text: str) -> None:
+    """Wait until a cell has shown a text of both replicas."""
+    wanted = [f"[worker-{number}] {text}" for number in (0, 1)]
+    kernel.wait(lambda: all(one in uncolored(cell.text) for one in wanted), f"{text!r} of both")
 
 
 def lines(count: int) -> list[str]:
@@ -101,7 +115,7 @@ def test_a_kernel_that_was_silent_past_the_lease_starts_new_replicas_and_says_wh
         await asyncio.sleep(2 * LEASE)  # this kernel is there: they wait
         second = await ended(team, session, HEAD + SAYS.format(3, 0))
         assert (second.error, second.job.warm_run) == (None, 2)
-        time.sleep(LEASE + 4)  # as a plain cell does, and as a process that was stopped
+        time.sleep(LEASE + 5)  # as a plain cell does, and as a process that was stopped
         third = await ended(team, session, HEAD + SAYS.format(3, 0))
         assert third.error is None, third.error
         assert third.job.warm_run == 1
@@ -123,7 +137,7 @@ def test_a_kernel_that_sleeps_in_a_run_ends_its_cell_by_the_truth(
     assert shorter.status == "ok", shorter.of("error")
     head = HEAD + "%name=sleeps\n"
     cell = kernel.execute(head + SAYS.format(200, 0.15))
-    kernel.wait_text(cell, "line 3\n")
+    both_say(kernel, cell, "line 3\n")
     kernel.process.suspend()
 
     def over() -> bool:
@@ -156,8 +170,10 @@ def test_the_end_of_a_kernel_in_a_run_follows_its_setting(
     team: Team, start_kernel: Callable[..., Any], policy: str
 ) -> None:
     kernel = start_kernel(env={**environment(team), "CIAO_ON_SHUTDOWN": policy})
+    wait_for_deletions(kernel)
+    assert kernel.run(SLOW_END).status == "ok"
     cell = kernel.execute(HEAD + "%name=ends\n" + SAYS.format(100_000, 0.2))
-    kernel.wait_text(cell, "line 3\n")
+    both_say(kernel, cell, "line 3\n")
     process = kernel.process
     kernel.shutdown()
     process.wait(60)

@@ -46,8 +46,10 @@ def _objects(image: str) -> list[dict[str, Any]]:
         "ports": [{"name": "https", "containerPort": _PORT}],
         "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "https", "scheme": "HTTPS"},
-            "periodSeconds": 1,
+            # A processor that the test's own replica keeps busy must not make it unready.
+            "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 30,
         },
+        "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}},
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }  # fmt: skip
     pod = {

@@ -54,7 +54,7 @@ def cell(name: str, *directives: str, memory: str = "64Mi") -> str:
 
 
 async def end(team: Team, pod: str) -> None:
-    await asyncio.to_thread(team.namespace.kubectl, "exec", pod, "--", "touch", "/tmp/end")
+    await asyncio.to_thread(team.namespace.touch, pod, "/tmp/end")
 
 
 def running(team: Team, job: str, *directives: str) -> None:

@@ -62,7 +62,7 @@ def pods(team: Team, job: str) -> list[str]:
 
 def end(team: Team, job: str) -> None:
     for pod in pods(team, job):
-        team.namespace.kubectl("exec", pod, "--", "touch", "/tmp/end")
+        team.namespace.touch(pod, "/tmp/end")
 
 
 def test_a_train_job_waits_until_the_queue_has_room(
