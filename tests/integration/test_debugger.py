@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -77,6 +78,7 @@ class Program:
             env={**os.environ, "CIAO_JOB": str(folder), "PYTHONPATH": self._folder},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def marker(self) -> dict[str, Any]:
@@ -134,7 +136,8 @@ def programs(tmp_path: Path) -> Iterator[Any]:
 
     yield start
     for one in made:
-        one.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)  # what it has started holds its streams
         one.process.communicate()
 
 
@@ -284,7 +287,7 @@ def test_a_failed_program_ends_when_its_time_is_over(programs: Any) -> None:
 
 
 def test_a_failed_program_that_nobody_opens_ends_when_its_time_is_over(programs: Any) -> None:
-    program = programs(FAILS, kept_for=1)
+    program = programs(FAILS, kept_for=5)
     program.marker()
 
     assert program.marker()["over"]
@@ -424,8 +427,8 @@ if NAME not in os.environ:
         for rank in range(2)
     ]
     sys.exit(sum(one.wait() for one in started))
-print("on", flush=True)
 runs = os.environ[NAME] == "1"
+print("on", flush=True)
 while runs:
     time.sleep(0.01)
 breakpoint()

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,10 @@ PLAIN = ("%load_ext ciao_kernel", "%%ciao")
 """How cells begin that belong into a kernel which is not ciao's."""
 _WAIT = 240.0
 """Seconds for a cell or a command: several replicas may import TensorFlow."""
+ASKS = ("%ciao stacks", "%ciao top")
+"""How cells begin that look at a running job. A busy replica may not be where the page has it."""
+_AGAIN = 60.0
+"""Seconds in which such a cell may be repeated."""
 SAMPLES = {"//GATEWAY": "//127.0.0.1", "=TOKEN": "=a-token"}
 """What stands for the words in capitals of commands."""
 
@@ -46,6 +51,8 @@ class Reader:
         self.run = run or place.folder
         self.kernels: dict[str, Any] = {}
         self.output = ""
+        self.asked: tuple[Block, str] | None = None
+        """The last cell, if it only asks."""
         home = place.folder / "home"
         home.mkdir()
         here = str(Path(sys.executable).parent)
@@ -57,9 +64,15 @@ class Reader:
         if block.kind == "file":
             self.write(block.word, block.text)
         elif block.kind == "output":
-            assert blocks.shown(block.text, self.output), (
-                f"{block.place}: this is not what the block before it wrote:\n{self.output}"
-            )
+            until = time.monotonic() + _AGAIN
+            while not blocks.shown(block.text, self.output):
+                again = self.asked is not None and time.monotonic() < until
+                assert again, (
+                    f"{block.place}: this is not what the block before it wrote:\n{self.output}"
+                )
+                time.sleep(0.1)
+                assert self.asked
+                self.cell(*self.asked)
         elif block.kind not in ("by", "not run"):
             HANDLERS[block.language](self, block)
 
@@ -90,10 +103,11 @@ class Reader:
         self.output = "\n".join([done.text, *done.tables, *data, *said])
         wanted = block.word if block.kind == "fails" else ""
         assert done.error == wanted, f"{block.place}: {done.error or 'no error'}\n{self.output}"
+        self.asked = (block, text) if text.startswith(ASKS) else None
         return self.output
 
     def sh(self, block: Block) -> None:
-        self.output = ""
+        self.output, self.asked = "", None
         for line in blocks.command_lines(block.text):
             commands.check(line)
             if block.kind in ("run", "fails") and not blocks.line_for_cluster(line):

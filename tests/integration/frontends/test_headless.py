@@ -87,11 +87,21 @@ def test_notebook_whose_job_fails(place: Place, name: str) -> None:
     place.wait_empty()  # a supervisor ends a moment after its job
 
 
+RUN = """
+from jupyter_client import runapp
+runapp.OUTPUT_TIMEOUT = 120  # its ten seconds count for a whole cell
+runapp.RunApp.launch_instance()
+"""
+"""What the program jupyter-run does."""
+
+
 def test_jupyter_run(place: Place) -> None:
+    (place.work / "run.py").write_text(RUN)
+    words = ("python", "run.py", "--kernel=ciao")
     for code, status in ((GOOD, 0), (BAD, 1)):
         (place.work / "cell.py").write_text(code)
-        from_file = command(place, "jupyter-run", "--kernel=ciao", "cell.py")
-        from_stdin = command(place, "jupyter-run", "--kernel=ciao", stdin=code)
+        from_file = command(place, *words, "cell.py")
+        from_stdin = command(place, *words, stdin=code)
         for done in (from_file, from_stdin):
             said = ANSI.sub("", done.stdout + done.stderr)
             assert done.returncode == status, said

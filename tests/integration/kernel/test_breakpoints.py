@@ -27,6 +27,10 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
     one.place.kill_all()
 
 
+PATIENT = "from ciao_kernel.backends.local.inspection import stacks\nstacks._PATIENCE = 30.0"
+"""For a kernel that asks replicas where they stand: those of a busy machine answer late."""
+
+
 def waits_again(kernel: Kernel) -> None:
     """Wait until the replica that has lost its front end is there for the next one."""
     sockets = "jobs/*/work/.ciao/ciao-debug-*/socket"  # not while a front end is there
@@ -116,6 +120,7 @@ def test_the_stop_button_closes_the_prompt_first(kernel: Kernel) -> None:
 @pytest.mark.second("faults")
 def test_the_silence_of_the_next_try_is_noticed_after_a_closed_prompt(tmp_path: Path) -> None:
     one = Kernel(Place(tmp_path), env={"CIAO_SILENCE": "1"})
+    one.run(PATIENT)
     body = """\
 import os, pathlib, time
 
@@ -150,6 +155,7 @@ def test_the_silence_after_the_end_of_a_child_is_noticed_after_its_closed_prompt
     tmp_path: Path,
 ) -> None:
     one = Kernel(Place(tmp_path), env={"CIAO_SILENCE": "1"})
+    one.run(PATIENT)
     body = """\
 import os, time
 
@@ -170,8 +176,13 @@ time.sleep(600)
         assert found
         os.kill(int(found[1]), signal.SIGKILL)
         one.wait_text(cell, "its parent runs on\n")
-        one.wait_text(cell, "no line for")
-        assert "worker-0  line 12" in cell.text
+
+        def noticed() -> bool:
+            """Not that of its child before it came to its prompt."""
+            late = cell.text.partition("its parent runs on\n")[2]
+            return "no line for" in late and "worker-0  line 12" in late
+
+        one.wait(noticed, "the notice of the parent's silence")
         one.interrupt()
         one.finish(cell)
     finally:
@@ -184,6 +195,7 @@ def test_another_front_end_takes_the_prompt_up(kernel: Kernel) -> None:
     cell = kernel.execute(STOPS)
     Person(kernel, cell).prompt()
     other = Kernel(kernel.place)
+    other.run(PATIENT)
     try:
         refused = other.run("%ciao debug stops/worker-1")
         assert "worker-1 has its prompt open elsewhere." in refused.text

@@ -237,7 +237,8 @@ def test_connections_are_closed_when_a_terminal_ends(place: Place) -> None:
         "[ciao.backends]\nmine = mine_backend:Backend\n"
     )
     place.env["PYTHONPATH"] = f"{plugin}{os.pathsep}{place.env.get('PYTHONPATH', '')}"
-    output = ipython(place, "%ciao jobs\nprint('last')").communicate(timeout=WAIT)[0]
+    patient = "from ciao_kernel.jupyter import extension\nextension._CLOSE_TIMEOUT = 100\n"
+    output = ipython(place, f"{patient}%ciao jobs\nprint('last')").communicate(timeout=WAIT)[0]
     assert output.splitlines()[-2:] == ["last", "closed at the end"]
 
 

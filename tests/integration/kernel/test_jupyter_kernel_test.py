@@ -13,6 +13,14 @@ from jupyter_kernel_test.msgspec_v5 import validate_message
 from tests.helpers.kernels import WAIT, Kernel, Place, start_kernel
 
 pytestmark = pytest.mark.stands_for("oldest")
+QUIET = """
+import threading
+kernel, sent = get_ipython().kernel, threading.Event()
+kernel._publish_status = lambda *_, **__: None
+kernel.iopub_thread.schedule(sent.set)
+sent.wait()
+"""
+"""Ends what a kernel says by itself; what it has begun to say is sent then."""
 
 
 @pytest.fixture(scope="class")
@@ -24,7 +32,7 @@ def one_kernel(
     kernel = Kernel(place)
     request.cls.km, request.cls.kc = kernel.manager, kernel.kc
     yield
-    request.cls.kc.stop_channels()
+    del request.cls.km, request.cls.kc
     kernel.shutdown(now=True)
 
 
@@ -43,10 +51,17 @@ def kernel_without_client(
     asks.start_channels(iopub=False, stdin=False, hb=False, control=False)
     asks.kernel_info()
     asks.get_shell_msg(timeout=WAIT)
-    asks.stop_channels()
+    # It says "idle" after each reply, and a welcome must not come behind that.
+    sent = asks.execute(QUIET)
+    while asks.get_shell_msg(timeout=WAIT)["parent_header"].get("msg_id") != sent:
+        pass
+    asks.shell_channel.stop()  # not stop_channels(), which would make the other ones first
+    asks.context.destroy(linger=0)
     request.cls.km, request.cls.kc = manager, manager.blocking_client()
     yield
     request.cls.kc.stop_channels()
+    request.cls.kc.context.destroy(linger=0)
+    del request.cls.km, request.cls.kc
     manager.shutdown_kernel(now=True)
     manager.cleanup_resources()
 
