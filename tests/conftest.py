@@ -14,7 +14,7 @@ import pytest
 from tests.browser import chromium, fixtures
 from tests.browser.fixtures import browser, installed, open_lab, serve
 from tests.helpers import loopback
-from tests.suites import durations, groups, tiers, told, workers
+from tests.suites import durations, groups, hangs, tiers, told, workers
 
 __all__ = ["browser", "installed", "open_lab", "serve"]
 
@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the tiers' markers known, and be as a terminal is for what the tests start."""
     for text in tiers.MARKERS:
         config.addinivalue_line("markers", text)
+    hangs.prepare(config)
     for number in (signal.SIGINT, signal.SIGHUP):
         # In a shell's background and by nohup it is ignored, which programs inherit, and not so
         # where a function does as much.
@@ -77,9 +78,10 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Note what a test has used, its fixtures' ends with it."""
+    """Note what a test has used, its fixtures' ends with it, which have a limit."""
     try:
-        return (yield)
+        with hangs.limited(item.config):
+            return (yield)
     finally:
         durations.end(item)
 

@@ -22,12 +22,14 @@ Home = Literal["lab", "notebook"]
 
 _MODULES = {"lab": "jupyterlab", "notebook": "notebook"}
 _CLASSES = {"lab": "LabApp", "notebook": "JupyterNotebookApp"}
-# No questions and no news: both cover the page.
-_SETTINGS = {
+# No questions and no news: both cover the page. Offers of Tab count also where they take more than
+# a second, as on a busy machine.
+_SETTINGS: dict[str, dict[str, object]] = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
         "checkForUpdates": False,
-    }
+    },
+    "@jupyterlab/completer-extension:manager": {"providerTimeout": 30_000},
 }
 
 

@@ -162,9 +162,12 @@ LIVE = (
     "%framework=tensorflow\n%ps=1;%worker=2\n%cleanPolicy=running\n"
     "import json, os, time\n"
     "task = json.loads(os.environ['TF_CONFIG'])['task']\n"
-    "for i in range(40):\n"
+    "while not os.path.exists('begin'): time.sleep(0.1)\n"
+    "i = 0\n"
+    "while not os.path.exists('go-on'):\n"
     "    print('x' if i % 2 else 'a long line ' * 40 + '\u4e2d\U0001f600', flush=True)\n"
     "    time.sleep(0.1)\n"
+    "    i += 1\n"
     "while task['type'] == 'ps': time.sleep(1)\n"
 )
 """Last lines of very different lengths and letters; the parameter server is stopped at the end."""
@@ -191,10 +194,17 @@ GEOMETRY = """() => {
 def test_the_table_does_not_move_while_a_job_runs(
     serve: Callable[..., Server], open_lab: Callable[..., Lab], width: int
 ) -> None:
-    lab = open_lab(serve("lab"), [LIVE])
+    server = serve("lab")
+    lab = open_lab(server, [LIVE])
     lab.page.set_viewport_size({"width": width, "height": 900})
     lab.page.evaluate(GEOMETRY)
+    before = set(server.place.job_folders())
     lab.run(0)
+    lab.wait("ciaoGeometry.lines.size >= 1")
+    (job,) = set(server.place.job_folders()) - before
+    (job / "work" / "begin").touch()
+    lab.wait("ciaoGeometry.lines.size >= 3")
+    (job / "work" / "go-on").touch()
     lab.wait_done(0)
     lab.wait_text(0, "Stopped")
     seen = lab.page.evaluate(

@@ -87,6 +87,8 @@ class ApiServer:
         """The queue of Kueue; None: the cluster has no Kueue."""
         self.execute: Execute | None = None
         """Talks for a command in a pod; None: none can be run."""
+        self.away = False
+        """Whether new requests get no answer; streams go on."""
         self.log_requests = 0
         self.reaction = 0.0
         """Seconds that the operator takes to judge a job."""
@@ -203,6 +205,9 @@ class ApiServer:
         answer.headers["Date"] = formatdate(self.clock(), usegmt=True)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if self.away and request.transport:
+            request.transport.abort()
+            return web.Response()
         parts = [*request.path.strip("/").split("/"), ""]
         try:
             if parts[1] == api_metrics.GROUP:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ciao_kernel.backends.local.backend import LocalBackend
+from ciao_kernel.backends.local.machine.gpus import Devices
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import CiaoError, JobFailed
 from ciao_kernel.model import Event, Job, JobResult, Notice, Output, Owner, Replica, State, Status
@@ -131,7 +132,7 @@ class _Registry(Registry):
 
     def backend(self, name: str, settings: Settings) -> Any:
         if name == "local":
-            return LocalBackend(settings, devices=lambda: self._devices)
+            return LocalBackend(settings, devices=lambda: Devices(self._devices))
         return super().backend(name, settings)
 
 

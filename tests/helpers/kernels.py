@@ -252,10 +252,16 @@ class Client:
         self.strangers: list[dict[str, Any]] = []
         """Messages about requests of others, or about none."""
         self.on_request: Callable[[Request, dict[str, Any]], None] | None = None
-        self.kc.wait_for_ready(timeout=WAIT)
+        try:
+            self.kc.wait_for_ready(timeout=WAIT)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.kc.stop_channels()
+        # jupyter_client 8.6 leaves its threads and sockets to the garbage collector.
+        self.kc.context.destroy(linger=0)
 
     def execute(self, code: str, **options: Any) -> Request:
         """Send a cell and return at once."""
@@ -326,7 +332,10 @@ class Client:
     def _sort(self, channel: str, message: dict[str, Any]) -> None:
         request = self.requests.get(message["parent_header"].get("msg_id", ""))
         if request is None:
-            if message["parent_header"].get("msg_type") != "kernel_info_request":
+            # The kernel's own start, which may be told late.
+            start = ("iopub_welcome", "status")
+            own = not message["parent_header"] and message["msg_type"] in start
+            if not own and message["parent_header"].get("msg_type") != "kernel_info_request":
                 self.strangers.append(message)
         elif channel == "iopub":
             request.messages.append(message)
@@ -386,6 +395,7 @@ class Kernel(Client):
         encryption: str = "",
     ) -> None:
         self.place = place
+        self._clients: list[Client] = []
         self.manager = start_kernel(place, name, env, encryption)
         self.process = psutil.Process(self.manager.provisioner.pid)  # type: ignore[union-attr]
         try:
@@ -396,7 +406,8 @@ class Kernel(Client):
 
     def client(self) -> Client:
         """Another client on the same kernel."""
-        return Client(self.manager)
+        self._clients.append(Client(self.manager))
+        return self._clients[-1]
 
     def interrupt(self) -> None:
         """The stop button."""
@@ -425,7 +436,8 @@ class Kernel(Client):
 
     def shutdown(self, *, now: bool = False) -> None:
         """End the kernel, if it still lives; in order where coverage is measured, to be counted."""
-        self.close()
+        for client in (self, *self._clients):
+            client.close()
         if self.manager.has_kernel:
             self.manager.shutdown_kernel(now=now and not _MEASURED)
         self.manager.cleanup_resources()
