@@ -239,7 +239,7 @@ def test_a_survivor_that_floods_does_not_hold_the_end_of_a_command(far: User) ->
     done = far.shell(f"{command} | {{ {slow}; }}; echo ${{PIPESTATUS[0]}}")
     assert done.out == "3\n"
     pid = int((Path(far.describe("far")["folder"]) / "pid").read_text())
-    os.kill(pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(pid), "the end of the flood, which nobody reads")
 
 
 def test_the_errors_of_a_command_may_lose_their_reader_too(far: User) -> None:

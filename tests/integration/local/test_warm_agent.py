@@ -14,6 +14,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ciao_kernel.delivery import replica_files, replica_program
@@ -31,7 +32,7 @@ NONCE = "0123456789abcdef"
 class Replica:
     """An agent below this test, and what its output says."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, *, alone: bool = False, **settings: object) -> None:
         for file in sending.agent().all():
             (folder / file.path).write_bytes(file.data or b"")
         (folder / ".ciao").mkdir()
@@ -50,6 +51,7 @@ class Replica:
             stderr=subprocess.STDOUT,
             env={**os.environ, "CIAO_WARM": json.dumps(config)},
             bufsize=0,
+            start_new_session=alone,
         )
         self._reader, self._rest = MarkReader(NONCE), b""
         self.parts: list[bytes | dict] = []
@@ -455,6 +457,39 @@ def test_a_terminated_agent_leaves_no_process(replica: Replica) -> None:
     replica.process.terminate()
     assert replica.process.wait() == 128 + signal.SIGTERM
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+
+
+def stop(replica: Replica, later: int) -> dict:
+    """Stop agent and zygote as a job does, one of them later; return the end of the run."""
+    (zygote,) = replica.below()
+    os.kill(later, signal.SIGSTOP)
+    os.killpg(replica.process.pid, signal.SIGTERM)
+    while later != zygote and psutil.Process(zygote).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    os.kill(later, signal.SIGCONT)
+    end = replica.wait_for("end", replica.number)
+    assert replica.process.wait() == 128 + signal.SIGTERM
+    return end
+
+
+def test_a_stop_before_the_imports_are_done_starts_no_program(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text("import time\ntime.sleep(1000)")
+    replica = Replica(tmp_path, alone=True, preload=["early"])
+    replica.start("print('never')")
+    replica.wait_for("begin", 1)
+    assert stop(replica, replica.process.pid)["why"] == "terminated"
+    assert b"never" not in b"".join(part for part in replica.parts if isinstance(part, bytes))
+
+
+@pytest.mark.second("faults")
+def test_a_stop_before_the_fork_is_one(tmp_path: Path) -> None:
+    replica = Replica(tmp_path, alone=True)
+    replica.run("pass")
+    (zygote,) = replica.below()
+    os.kill(zygote, signal.SIGSTOP)
+    replica.start("print('never')")
+    replica.wait_for("begin", 2)
+    assert stop(replica, zygote)["why"] == "terminated"
 
 
 @pytest.mark.second("faults")

@@ -181,8 +181,10 @@ class Agent:
             return
         signal_all(signal.SIGTERM, self._zygotes.pids)
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: Run, why: str = "") -> None:
         """End what the run left, then write its end: no line of it can come behind."""
+        # The stop of a job reaches all processes of a replica, and theirs may be seen to end first.
+        run.why = run.why or ("terminated" if self._terminated else why)
         left = kill_all(self._zygotes.pids)
         run.last = self._need.over_with_run()
         gives = run.gives
@@ -276,16 +278,17 @@ class Agent:
         """Go on without a zygote that has ended; what it forked is the agent's own child now."""
         run = self._run
         if run is not None and run.pending:
+            if self._terminated:
+                return  # by the same signal: the program is not started any more
             self._zygotes.cold = True  # an import ends the process: let the program show it
             self._starter.spawn(run)
             return
         if run is None:
             self._zygotes.cold = self._zygotes.cold or not zygote.ready  # likewise
         elif len(run.pids) + len(run.codes) < run.wanted:
-            run.why = "the process that forks the program was killed"
             for rank in range(run.wanted):
                 run.codes.setdefault(rank, 1)
-            self._finish(run)
+            self._finish(run, "the process that forks the program was killed")
         else:
             for pid in list(run.pids):  # reaped by the zygote, which could not report it
                 if not os.path.exists(f"/proc/{pid}"):
