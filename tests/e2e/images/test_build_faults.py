@@ -45,7 +45,7 @@ def over(pod: dict[str, Any]) -> float:
 def test_a_killed_kernel_leaves_a_build_that_ends_and_that_the_next_one_removes(
     maker: Maker, place: Any, start_kernel: Callable[..., Any]
 ) -> None:
-    lines = "RUN echo begun && sleep 4 && echo first > /opt/built"
+    lines = "RUN echo begun && sleep 12 && echo first > /opt/built"
     maker.dockerfile(lines)
     (place.work / "Dockerfile").write_bytes((maker.team.folder / "Dockerfile").read_bytes())
     kernel = start_kernel(env=maker.variables())

@@ -126,7 +126,7 @@ def test_a_hundred_cut_connections(team: Team, proxy: Proxy, figure: Figure) -> 
 
     async def during(display: Recorder, work: Work) -> None:
         nonlocal cuts
-        await wrote(display, "000010", "worker-1")
+        await wrote(display, "000010", "worker-0", "worker-1")
         for how in itertools.cycle((
             proxy.reset, proxy.close, lambda: proxy.reset(inside_record=True),
             lambda: proxy.truncate(2000),
@@ -153,7 +153,7 @@ def test_an_api_server_that_is_away_for_a_while(
     team: Team, broken: Cluster, figure: Figure
 ) -> None:
     async def during(display: Recorder, work: Work) -> None:
-        await wrote(display, "000010", "worker-1")
+        await wrote(display, "000010", "worker-0", "worker-1")
         await asyncio.to_thread(broken.kill, "apiserver")
         await said(display, "the API server does not answer")
         await asyncio.sleep(2)
@@ -171,7 +171,7 @@ def test_an_api_server_that_is_away_for_a_while(
 @pytest.mark.slow
 def test_a_kubelet_that_is_restarted(team: Team, broken: Cluster, figure: Figure) -> None:
     async def during(display: Recorder, work: Work) -> None:
-        await wrote(display, "000010", "worker-1")
+        await wrote(display, "000010", "worker-0", "worker-1")
         await asyncio.to_thread(broken.stop, "kubelet")
         await asyncio.to_thread(broken.start, "kubelet")
         await end(team, display, "worker-0", "worker-1")
@@ -199,7 +199,7 @@ def test_credentials_that_end_are_read_again(
         return False
 
     async def during(display: Recorder, work: Work) -> None:
-        await wrote(display, "000010", "worker-1")
+        await wrote(display, "000010", "worker-0", "worker-1")
         await asyncio.to_thread(token.invalidate)
         # The API server remembers for some seconds whom it believed.
         await asyncio.to_thread(until, refused, "the token to be refused", 60)

@@ -115,7 +115,10 @@ def test_an_evicted_replica_ends_the_run_and_the_next_one_starts_new_ones(
 KILL = """
 import os
 for pid in filter(str.isdigit, os.listdir("/proc")):
-    words = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    try:
+        words = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    except OSError:  # it has ended
+        continue
     if any(word.endswith("ciao_warm_agent.py") for word in words):
         os.kill(int(pid), 9)
 """

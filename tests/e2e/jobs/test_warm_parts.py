@@ -77,7 +77,8 @@ def test_a_part_of_the_node_is_started_again_in_a_run_and_between_two(
         display = Recorder()
         text = HEAD + SAYS.format(100, 0.1)
         work = asyncio.ensure_future(session.run(text, display, team.folder))
-        await display.until("line 10\n", replica="worker-1")
+        for replica in ("worker-0", "worker-1"):
+            await display.until("line 10\n", replica=replica)
         await again(broken, part)
         await work
         for replica in ("worker-0", "worker-1"):

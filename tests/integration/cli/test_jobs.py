@@ -225,7 +225,7 @@ def test_a_reader_that_has_enough_ends_the_command(far: User, script: str) -> No
 
 def test_a_slow_reader_gets_all_of_a_command_that_has_ended(far: User) -> None:
     """Its last output waits in pipes while the reader sleeps; a survivor's does not count."""
-    sizes = "head -c 400000 /dev/zero; sleep 100 & echo $! > pid"
+    sizes = "head -c 400000 /dev/zero; sleep 1000 & echo $! > pid"
     command = f"timeout -k 5 50 ciao exec far/worker-0 -- sh -c {shlex.quote(sizes)}"
     done = far.shell(f"{command} | {{ sleep 3; wc -c; }}; echo ${{PIPESTATUS[0]}}")
     assert done.out.splitlines() == ["400000", "0"]

@@ -578,7 +578,7 @@ def test_an_own_record_is_not_taken_for_that_of_another_follower(
 ) -> None:
     program, display = Training(2), Recorder()
     monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(resubmission, "_OTHERS", 60.0)
+    monkeypatch.setattr(resubmission, "_OTHERS", 200.0)
 
     async def work(session: Session, _: KubernetesBackend) -> CiaoError | None:
         server: ApiServer = program.server  # type: ignore[attr-defined]
@@ -589,7 +589,7 @@ def test_an_own_record_is_not_taken_for_that_of_another_follower(
         await evict(program, display)
         await wait(lambda: "is not started again yet" in display.notices)
         server.away = False
-        return await asyncio.wait_for(cell, 30)
+        return await asyncio.wait_for(cell, 100)
 
     error, _ = on_cluster(tmp_path, monkeypatch, program, work, request_patience=0.3)
     assert error is None

@@ -223,8 +223,8 @@ def test_a_job_whose_folder_another_one_has_ends_without_a_trace(jobs: Place, mo
         else:
             await session.run(text, Recorder(), jobs.folder)
         before = {path: path.stat() for path in sorted(folder.rglob("*"))}
+        os.kill(supervisor, signal.SIGCHLD)  # it looks as soon as it goes on
         os.kill(supervisor, signal.SIGCONT)
-        os.kill(supervisor, signal.SIGCHLD)  # it looks at once
         await wait(lambda: not old & set(jobs.alive()))
         after = {path: path.stat() for path in sorted(folder.rglob("*"))}
         assert {path: one.st_ino for path, one in after.items()} == {

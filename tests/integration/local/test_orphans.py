@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -61,7 +62,8 @@ def daemons() -> Iterator[Daemons]:
     yield found
     for pid, born in found:
         if processes.alive(pid, born):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 class Job:

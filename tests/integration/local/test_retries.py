@@ -226,7 +226,7 @@ def test_without_a_try_left_a_later_kill_changes_nothing(jobs: Place) -> None:
 
 
 def test_a_failure_that_is_open_at_the_deadline_is_the_reason(jobs: Place) -> None:
-    ended = lose(jobs, "%retries=2\n%deadline=10s\n%grace=12s", ends=False)
+    ended = lose(jobs, "%retries=2\n%deadline=25s\n%grace=30s", ends=False)
     assert isinstance(ended.error, JobFailed)
     assert "worker-0 ended with exit code 1: ConnectionError: closed" in ended.error.message
     assert ended.display.status.tries == 1

@@ -242,7 +242,7 @@ def test_a_job_without_the_handler_says_so(jobs: Place) -> None:
 def test_the_deadline_of_a_silent_job_shows_where_it_stood(jobs: Place) -> None:
     program = "import time\nprint(1)\ntime.sleep(1000)\n"
     # On a busy machine the program may begin seconds after the job.
-    header = "%framework=python\n%worker=1\n%deadline=15\n"
+    header = "%framework=python\n%worker=1\n%deadline=30\n"
     ended = jobs.run(header + program, silence=1.5)
     assert ended.error is not None
     assert "deadline" in ended.error.message

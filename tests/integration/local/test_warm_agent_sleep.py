@@ -13,7 +13,7 @@ import pytest
 from tests.integration.local.test_warm_agent import WRITES, Replica
 
 pytestmark = pytest.mark.second("faults")
-LEASE = 6.0
+LEASE = 15.0
 
 
 @pytest.fixture

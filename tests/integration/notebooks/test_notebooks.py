@@ -195,12 +195,13 @@ def test_a_training_survives_the_loss_of_its_replica(
 def _program(variable: str) -> psutil.Process:
     """The process of a program with the beginning of a variable that no other test has."""
     name, _, value = variable.partition("=")
-    found = []
+    parents = {}
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if one.environ().get(name, "").startswith(value):
-                found.append(one)
-    (program,) = (one for one in found if one.ppid() not in {other.pid for other in found})
+                parents[one] = one.ppid()
+    pids = {one.pid for one in parents}
+    (program,) = (one for one, parent in parents.items() if parent not in pids)
     return program
 
 
