@@ -26,16 +26,15 @@ program, *arguments = sys.argv[1:]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
-def every_address():
-    # The tracker takes the family of its sockets from this address.
-    until = time.monotonic() + 60
+def family(patience):
+    # That of the master's address; None if its name is not known in time.
+    until = time.monotonic() + patience
     while True:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            return "::" if found[0][0] == socket.AF_INET6 else "0.0.0.0"
-        except OSError:  # the name of a pod that has just started
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        except OSError:  # the name of a pod that has no address yet
             if time.monotonic() > until:
-                return "0.0.0.0"
+                return None
             time.sleep(0.5)
 
 def connect():
@@ -44,9 +43,13 @@ def connect():
     tracker = None
     if rank == 0:
         from xgboost.tracker import RabitTracker
-        listen = host if host.startswith("127.") else every_address()
+        # The tracker takes the family of its sockets from this address.
+        every = "::" if family(60) == socket.AF_INET6 else "0.0.0.0"
+        listen = host if host.startswith("127.") else every
         tracker = RabitTracker(n_workers=world, host_ip=listen, port=port, sortby="task")
         tracker.start()
+    else:
+        family(300)  # XGBoost repeats a connection that fails, and not a lookup
     # The tracker sorts by the text of these names: each rank is RANK then.
     context = collective.CommunicatorContext(
         dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=f"{rank:05d}", dmlc_retry=60)

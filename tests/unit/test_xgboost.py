@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,52 @@ def test_the_environment_is_the_operators() -> None:
     alone = framework.environment(job, MASTER, {MASTER: Address("127.0.0.1", 20000)})
     assert alone["WORLD_SIZE"] == "1"
     assert "WORKER_ADDRS" not in alone
+
+
+_NAMES = """
+import builtins, functools, socket, time
+print = functools.partial(builtins.print, flush=True)
+failures = iter([OSError(), OSError()])
+def look(host, port, **_):
+    print(host, port)
+    for error in failures: raise error
+    return [(socket.AF_INET,)]
+socket.getaddrinfo, time.sleep = look, print
+"""
+_XGBOOST = """
+import contextlib
+from types import SimpleNamespace
+config_context = lambda verbosity: contextlib.nullcontext()
+class CommunicatorContext:
+    def __init__(self, **how): self.how = how
+    def __enter__(self): print("connects to", self.how["dmlc_tracker_uri"])
+    def __exit__(self, *_): pass
+collective = SimpleNamespace(CommunicatorContext=CommunicatorContext)
+"""
+
+
+def test_a_worker_connects_as_soon_as_the_name_of_the_master_is_known(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_NAMES)
+    (tmp_path / "xgboost.py").write_text(_XGBOOST)
+    (tmp_path / "cell.py").write_text("print('trains')")
+    ran = subprocess.run(
+        rabit.CALLER.command(sys.executable, [str(tmp_path / "cell.py")]),
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "RANK": "1",
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "mnist-master-0",
+            "MASTER_PORT": "9999",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    look = "mnist-master-0 9999"
+    told = [look, "0.5", look, "0.5", look, "connects to mnist-master-0", "trains"]
+    assert ran.stdout.splitlines() == told
 
 
 def test_the_master_decides_and_is_always_there() -> None:
