@@ -189,6 +189,11 @@ def create(path: Path, *, executable: bool = False) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
+def let_run(file: BinaryIO) -> None:
+    """Let this user run an open file of this user as a program."""
+    _set_mode(file.fileno(), os.fstat(file.fileno()), _FOLDER)
+
+
 def make_folder(path: Path) -> None:
     """Create a folder for this user alone; raises FileExistsError if there is something."""
     path.mkdir(mode=_FOLDER)

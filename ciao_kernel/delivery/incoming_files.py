@@ -35,16 +35,21 @@ class WrongDigest(ClusterFault):
 class Receiver(Protocol):
     """Takes the files of a replica."""
 
-    def part(self) -> Path:
-        """Return the path for a file that is not whole yet."""
+    def part(self, path: str) -> Path:
+        """Return the path for a file that is not whole yet.
 
-    def place(self, path: str, part: Path, digest: str) -> None:
+        Args:
+            path: Its path in the replica, relative and without ``..``.
+        """
+
+    def place(self, path: str, part: Path, digest: str, mode: int) -> None:
         """Give a whole file its name.
 
         Args:
             path: Its path in the replica, relative and without ``..``.
             part: The file.
             digest: Its SHA-256.
+            mode: Its permissions in the replica.
         """
 
 
@@ -223,8 +228,8 @@ class IncomingFiles:
             self._begun += 1
             if self._begun > _MOST_FILES:
                 raise self._too_many(self._begun)
-            self._part = self._receiver.part()
-            self._file = private_files.create(self._part, executable=bool(told["runs"]))
+            self._part = self._receiver.part(path)
+            self._file = private_files.create(self._part)
             self._digest = hashlib.sha256()
             if offset:
                 raise Damaged("the replica went on at another place than the one asked for.")
@@ -233,9 +238,13 @@ class IncomingFiles:
     def _end(self, digest: str) -> None:
         assert self._file is not None
         assert self._part is not None
+        runs = bool(self._told["runs"])
+        if runs:
+            private_files.let_run(self._file)
         self._file.close()
         if digest and digest == self._digest.hexdigest():
-            self._receiver.place(self._told["path"], self._part, digest)
+            mode = int(self._told.get("mode", 0o755 if runs else 0o644)) & 0o777
+            self._receiver.place(self._told["path"], self._part, digest, mode)
             self.listing.came.add(self._told["path"])
             self._done += self._offset
             self.whole += 1

@@ -21,6 +21,7 @@ PARTS = (
     "on_claim",
     "sender",
     "log_writer",
+    "placing",
     "receiver",
     "requests",
 )

@@ -146,8 +146,8 @@ async def send(execute: Execute, python: str, source: Path, target: str) -> Foun
                 faults[path] = replica_files.reason(error)
                 continue
             with file:
-                runs = bool(os.fstat(file.fileno()).st_mode & 0o100)
-                told = {"path": path, "below": path.removeprefix(name), "runs": runs}
+                mode = os.fstat(file.fileno()).st_mode & 0o777
+                told = {"path": path, "below": path.removeprefix(name), "mode": mode}
                 yield _message(FILE, json.dumps(told).encode())
                 digest = hashlib.sha256()
                 try:

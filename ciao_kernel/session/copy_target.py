@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ciao_kernel.delivery import incoming_files
+from ciao_kernel.delivery import incoming_files, replica_files
 from ciao_kernel.errors import BackendError
 from ciao_kernel.user_path import expanded
 from ciao_kernel.visible_text import visible
@@ -56,28 +56,33 @@ class CopyTarget:
     def __init__(self, target: Path, name: str) -> None:
         self._into = target.is_dir() or "*" in name or "?" in name
         self._target, self._name = target, name
-        self._parts = self._numbers()
+        self._places: dict[Path, str] = {}
         self.count = self.size = 0
 
-    def _numbers(self) -> Iterator[Path]:
-        folder = self._target if self._into else self._target.absolute().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        while True:  # short names: that of the target may be as long as a name can be
-            yield folder / f".{os.urandom(6).hex()}.ciao-part"
+    def part(self, path: str) -> Path:
+        """Return the path for a file that is not whole yet: beside that of the whole one.
 
-    def part(self) -> Path:
-        """Return the path for a file that is not whole yet."""
-        return next(self._parts)
-
-    def place(self, path: str, part: Path, digest: str) -> None:
-        """Give a whole file its name."""
+        Raises:
+            BackendError: Its place cannot be written.
+            OSError: It has no folder.
+        """
         if not incoming_files.is_asked(path, [self._name]):  # not even if the transfer lets it pass
             raise BackendError(f"{visible(path)} is not below {visible(self._name)}.")
         below = path.removeprefix(self._name).lstrip("/")
-        place = self._target / path if self._into else self._target / below
-        if not below and not self._into:
-            place = self._target
+        place = self._target / (path if self._into else below)
         place.parent.mkdir(parents=True, exist_ok=True)
-        self.size += part.stat().st_size
+        with writing(place):
+            # A link in a folder that is copied is replaced: a pod must not choose where it leads.
+            real = str(place) if below else replica_files.followed(str(place))
+        part = Path(replica_files.part_beside(real))
+        self._places[part] = real
+        return part
+
+    def place(self, path: str, part: Path, digest: str, mode: int) -> None:
+        """Give a whole file its mode and its name."""
+        size = part.stat().st_size
+        place = self._places.pop(part)
+        with writing(place):
+            replica_files.put(str(part), place, mode)
+        self.size += size
         self.count += 1
-        part.replace(place)

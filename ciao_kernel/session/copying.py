@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import replica_files, transfers
@@ -32,10 +33,17 @@ _ALL = "**"
 """Word for all that is in a folder, also what begins with a dot."""
 
 
-def copy_file(source: Path, target: Path, stop: threading.Event) -> None:
-    """Copy a file of this machine, until a stop is asked for.
+def _new(path: Path) -> BinaryIO:
+    return os.fdopen(replica_files.create_part(str(path)), "wb")
 
-    Of its mode only the right to run it is kept, as on the way to and from pods.
+
+def copy_file(
+    source: Path,
+    target: Path,
+    stop: threading.Event,
+    create: Callable[[Path], BinaryIO] = _new,
+) -> int:
+    """Copy a file of this machine, until a stop is asked for; return its mode.
 
     Raises:
         OSError: The source cannot be read, or the target, whose name the error then has, cannot be
@@ -43,7 +51,7 @@ def copy_file(source: Path, target: Path, stop: threading.Event) -> None:
     """
     with source.open("rb") as original:
         with _naming(target):
-            copy = target.open("wb")
+            copy = create(target)
         try:
             while not stop.is_set() and (chunk := original.read(_CHUNK)):
                 with _naming(target):
@@ -51,10 +59,7 @@ def copy_file(source: Path, target: Path, stop: threading.Event) -> None:
         finally:
             with _naming(target):
                 copy.close()
-        if os.fstat(original.fileno()).st_mode & 0o100:
-            # Some mounts know no modes: there the copy is whole without the right to run it.
-            with contextlib.suppress(PermissionError, NotImplementedError), _naming(target):
-                target.chmod(target.stat().st_mode | 0o111)
+        return os.fstat(original.fileno()).st_mode
 
 
 @contextlib.contextmanager
@@ -74,7 +79,7 @@ async def take(
     source: str,
     target: Path,
     settings: Settings,
-    copy: Callable[[Path, Path, threading.Event], None] = copy_file,
+    copy: Callable[[Path, Path, threading.Event], int] = copy_file,
 ) -> Copied:
     """Copy a file or folder of a replica to this machine; return what came.
 
@@ -136,7 +141,7 @@ async def give(
     source: Path,
     target: str,
     settings: Settings,
-    copy: Callable[[Path, Path, threading.Event], None] = copy_file,
+    copy: Callable[[Path, Path, threading.Event], int] = copy_file,
 ) -> Copied:
     """Copy a file or folder of this machine to a replica; return what went.
 
@@ -195,7 +200,7 @@ async def _copy_files(
     found: Found,
     into: CopyTarget,
     target: Path,
-    copy: Callable[[Path, Path, threading.Event], None],
+    copy: Callable[[Path, Path, threading.Event], int],
 ) -> Found:
     """Copy files of this machine; return those that came, and the others with their faults.
 
@@ -205,9 +210,9 @@ async def _copy_files(
     faults = dict(found.faults)
     for path in found.sizes:
         with writing(target):
-            part = into.part()
+            part = into.part(path)
         try:
-            await _copied(Path(base, path), part, copy)
+            mode = await _copied(Path(base, path), part, copy)
         except OSError as error:
             if str(error.filename) == str(part):
                 with writing(target):
@@ -216,7 +221,7 @@ async def _copy_files(
             continue
         try:
             with writing(target):
-                into.place(path, part, "")
+                into.place(path, part, "", mode)
         except BackendError:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
@@ -226,9 +231,11 @@ async def _copy_files(
 
 
 async def _copied(
-    source: Path, part: Path, copy: Callable[[Path, Path, threading.Event], None]
-) -> None:
-    """Copy a file in a thread, so that an interrupt can end it; an error leaves no part.
+    source: Path, part: Path, copy: Callable[[Path, Path, threading.Event], int]
+) -> int:
+    """Copy a file in a thread, so that an interrupt can end it; return its mode.
+
+    An error leaves no part.
 
     Raises:
         OSError: It cannot be read or written.
@@ -236,7 +243,7 @@ async def _copied(
     stop = threading.Event()
     copying = asyncio.ensure_future(asyncio.to_thread(copy, source, part, stop))
     try:
-        await asyncio.shield(copying)
+        return await asyncio.shield(copying)
     except BaseException:
         stop.set()
         await asyncio.wait({copying})  # the part is removed next, so the thread must have left it

@@ -377,15 +377,15 @@ def test_a_replica_that_sends_another_file_than_the_one_asked_for_is_refused(
     into = CopyTarget(tmp_path, "model.pt")
     with pytest.raises(transfers.Damaged, match="nobody has asked for"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
-    part = into.part()
-    part.write_bytes(b"evil")
     with pytest.raises(BackendError, match="is not below"):
-        into.place(path, part, "")
-    part.unlink()
+        into.part(path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("told", [{"size": 3}, {"size": -1}, {"offset": 9}, {"offset": 1e999}])
+@pytest.mark.parametrize(
+    "told",
+    [{"size": 3}, {"size": -1}, {"offset": 9}, {"offset": 1e999}, {"mode": "w"}, {"mode": 1e999}],
+)
 def test_a_replica_that_sends_another_size_than_announced_is_refused(
     tmp_path: Path, told: dict[str, object]
 ) -> None:
@@ -394,6 +394,13 @@ def test_a_replica_that_sends_another_size_than_announced_is_refused(
     with pytest.raises(transfers.Damaged, match=r"size|announced|else"):
         asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
     assert not list(tmp_path.iterdir())
+
+
+def test_no_replica_makes_a_file_that_runs_as_its_owner(tmp_path: Path) -> None:
+    execute = sends(ONE, *whole("model.pt", b"evil", mode=0o106755), (DONE, b""))
+    into = CopyTarget(tmp_path, "model.pt")
+    asyncio.run(Fetch(execute, sys.executable, ["model.pt"], into, 10**9).run())
+    assert not (tmp_path / "model.pt").stat().st_mode & 0o7000
 
 
 def test_a_replica_that_sends_the_same_file_again_and_again_is_refused(tmp_path: Path) -> None:
@@ -556,7 +563,7 @@ def test_files_of_this_machine_that_cannot_be_read_are_named_and_the_others_go(
 def test_a_replica_removes_its_part_of_a_file_whose_rest_does_not_come(pod: Pod) -> None:
     async def rest() -> AsyncIterator[bytes]:
         for name, last in (("a", (FAULT, b"")), ("b", (END, hashlib.sha256(b"x").hexdigest()))):
-            about = json.dumps({"path": name, "below": "", "runs": False})
+            about = json.dumps({"path": name, "below": "", "mode": 0o644})
             for kind, text in ((FILE, about), (DATA, "x"), last):
                 body = text.encode() if isinstance(text, str) else text
                 yield HEADER.pack(kind, len(body)) + body

@@ -283,10 +283,10 @@ class _Receiver:
     def __init__(self, files: ReturnedFiles, replica: str) -> None:
         self._files, self._replica = files, replica
 
-    def part(self) -> Path:
+    def part(self, path: str) -> Path:
         """Return the path for a file that is not whole yet."""
         return self._files.new_part()
 
-    def place(self, path: str, part: Path, digest: str) -> None:
-        """Give a whole file its name."""
+    def place(self, path: str, part: Path, digest: str, mode: int) -> None:
+        """Give a whole file its name; it stays this user's alone, whatever its mode was."""
         self._files.place(self._replica, path, part, digest)

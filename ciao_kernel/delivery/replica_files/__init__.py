@@ -59,6 +59,12 @@ from ciao_kernel.delivery.replica_files.on_claim import (
     remove_parts,
 )
 from ciao_kernel.delivery.replica_files.opening import open_inside
+from ciao_kernel.delivery.replica_files.placing import (
+    create_part,
+    followed,
+    part_beside,
+    put,
+)
 from ciao_kernel.delivery.replica_files.requests import (
     main,
 )
@@ -100,13 +106,17 @@ __all__ = [
     "VALUES",
     "Found",
     "LogWriter",
+    "create_part",
     "find",
     "fitting",
+    "followed",
     "is_read",
     "main",
     "mark",
     "open_inside",
+    "part_beside",
     "pattern",
+    "put",
     "read_mark",
     "reason",
     "remove_parts",

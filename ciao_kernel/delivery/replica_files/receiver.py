@@ -18,17 +18,20 @@ from ciao_kernel.delivery.replica_files.messages import (
     read_in,
     write_out,
 )
+from ciao_kernel.delivery.replica_files.placing import create_part, followed, part_beside, put
 
 
 def receive(target: str) -> None:
-    """Take files from standard input; each gets its name when it is whole.
+    """Take files from standard input; each gets its mode and its name when it is whole.
+
+    Only the place of a single file is followed if it is a link.
 
     Args:
         target: Where they go. If it is a folder, or ends with a slash, into it.
     """
     into = target.endswith("/") or os.path.isdir(target)
-    part, digest, place, runs = None, hashlib.sha256(), "", False
-    temporary = ""
+    part, digest, place, mode = None, hashlib.sha256(), "", 0
+    temporary = real = ""
     try:
         while True:
             kind, size = HEADER.unpack(read_in(HEADER.size))
@@ -36,12 +39,11 @@ def receive(target: str) -> None:
             if kind == FILE:
                 told = json.loads(body)
                 place = os.path.join(target, told["path"]) if into else target + told["below"]
-                folder = os.path.dirname(place)
-                os.makedirs(folder or ".", exist_ok=True)
-                # Short: the file's own name may be as long as a name can be.
-                temporary = os.path.join(folder, f".{os.urandom(6).hex()}.ciao-part")
-                runs = told["runs"]
-                part, digest = open(temporary, "wb"), hashlib.sha256()  # noqa: SIM115
+                os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+                real = place if told["below"] else followed(place)
+                new, mode = part_beside(real), told["mode"]
+                part, digest = os.fdopen(create_part(new), "wb"), hashlib.sha256()
+                temporary = new
             elif kind == DATA and part is not None:
                 digest.update(body)
                 part.write(body)
@@ -49,9 +51,7 @@ def receive(target: str) -> None:
                 part.close()
                 if digest.hexdigest().encode() != body:
                     raise OSError(f"{place} arrived damaged")
-                if runs:
-                    os.chmod(temporary, os.stat(temporary).st_mode | 0o111)
-                os.replace(temporary, place)
+                put(temporary, real, mode)
                 temporary = ""
             elif kind == FAULT and part is not None:  # the other side cannot read the rest of it
                 part.close()

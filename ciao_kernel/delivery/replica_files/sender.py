@@ -135,8 +135,8 @@ class Sender:
             for data in pieces(file, offset):
                 digest.update(data)
                 self._live()
-            runs = bool(about.st_mode & 0o100)
-            told = {"path": path, "size": about.st_size, "offset": offset, "runs": runs}
+            told = {"path": path, "size": about.st_size, "offset": offset}
+            told.update(runs=bool(about.st_mode & 0o100), mode=about.st_mode & 0o777)
             self._put(FILE, json.dumps(told).encode())
             for data in pieces(file, about.st_size - offset):
                 digest.update(data)

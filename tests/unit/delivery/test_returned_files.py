@@ -23,9 +23,9 @@ FIRST, SECOND, THIRD = (Replica("worker", number) for number in range(3))
 
 def put(folder: Path, replica: Replica, path: str, text: str, tries: int = 1) -> None:
     receiver = ReturnedFiles(folder, tries).receiver(replica)
-    part = receiver.part()
+    part = receiver.part(path)
     part.write_text(text)
-    receiver.place(path, part, hashlib.sha256(text.encode()).hexdigest())
+    receiver.place(path, part, hashlib.sha256(text.encode()).hexdigest(), 0o644)
 
 
 def test_a_file_of_one_replica_keeps_its_path(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_two_who_take_the_files_of_one_job_lose_nothing_of_each_other(tmp_path: 
     digests = {text: hashlib.sha256(text.encode()).hexdigest() for text in ("a", "b", "c")}
     for files, replica, text in ((ours, FIRST, "a"), (theirs, SECOND, "b"), (ours, THIRD, "c")):
         receiver = files.receiver(replica)
-        part = receiver.part()
+        part = receiver.part("log.csv")
         part.write_text(text)
-        receiver.place("log.csv", part, digests[text])
+        receiver.place("log.csv", part, digests[text], 0o644)
     theirs.note(SECOND, Listing(files=1))
     ours.note(FIRST, Listing(files=1))
     found = ReturnedFiles(tmp_path)
@@ -291,9 +291,9 @@ def test_a_file_only_adds_to_what_is_recorded(tmp_path: Path) -> None:
     receiver, steps = ReturnedFiles(tmp_path).receiver(FIRST), set[int]()
     for number in range(100):
         old = {path: path.read_bytes() for path in tmp_path.rglob("returned.j*")}
-        part = receiver.part()
+        part = receiver.part(f"{number:04}")
         part.write_text("x")
-        receiver.place(f"{number:04}", part, "digest")
+        receiver.place(f"{number:04}", part, "digest", 0o644)
         now = {path: path.read_bytes() for path in tmp_path.rglob("returned.j*")}
         assert all(now[path].startswith(data) for path, data in old.items())
         if old:  # the first file begins the journal
@@ -312,9 +312,9 @@ def test_values_that_come_as_files_are_not_among_the_files(tmp_path: Path) -> No
     files = ReturnedFiles(tmp_path, values=values)
     receiver = files.receiver(FIRST)
     for path in (".ciao-values/weights.npy", "weights.npy", ".ciao-values.csv"):
-        part = receiver.part()
+        part = receiver.part(path)
         part.write_text(path)
-        receiver.place(path, part, hashlib.sha256(path.encode()).hexdigest())
+        receiver.place(path, part, hashlib.sha256(path.encode()).hexdigest(), 0o644)
     faults = {".ciao-values/more.json": "all files together are too large", "x": "it has vanished"}
     files.note(FIRST, Listing(missing=(".ciao-values/", "*.pt"), faults=faults))
     assert [one.at for one in files.files()] == [".ciao-values.csv", "weights.npy"]

@@ -21,7 +21,7 @@ from ciao_kernel.session.copy_target import folder
 from tests.helpers.rights import as_nobody
 
 WORKER = Replica("worker", 0)
-Copy = Callable[[Path, Path, threading.Event], None]
+Copy = Callable[[Path, Path, threading.Event], int]
 NONE: Any = None
 WAIT = 60.0
 
@@ -55,10 +55,11 @@ def test_an_interrupt_ends_a_copy(
         begun = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def copy(source: Path, part: Path, stop: threading.Event) -> None:
+        def copy(source: Path, part: Path, stop: threading.Event) -> int:
             part.write_bytes(source.read_bytes()[:1])
             loop.call_soon_threadsafe(begun.set)
             stopped.append(stop.wait(WAIT))
+            return 0o644
 
         work = asyncio.ensure_future(way(job, tmp_path / "here", copy))
         await begun.wait()
@@ -265,7 +266,9 @@ def test_a_file_is_copied_until_the_stop(tmp_path: Path) -> None:
 def test_an_error_of_a_write_names_the_target(tmp_path: Path, size: int) -> None:
     (tmp_path / "a").write_bytes(b"a" * size)
     with pytest.raises(OSError, match="No space left") as caught:
-        copying.copy_file(tmp_path / "a", Path("/dev/full"), threading.Event())
+        copying.copy_file(
+            tmp_path / "a", Path("/dev/full"), threading.Event(), lambda path: path.open("wb")
+        )
     assert caught.value.filename == "/dev/full"
 
 
