@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -85,6 +86,8 @@ class Fetch:
         self._on_cut, self._cuts = on_cut, 0
         self._silent, self._heard = silent, 0.0
         self._alive, self._unheard = alive, unheard
+        self._id = os.urandom(8).hex()
+        """Tells its connections from those of others who fetch the same files."""
         self._release = asyncio.Event()
         self._files = IncomingFiles(words, receiver, limit, on_progress, limit_name, hint)
         self.arrived = self._files.arrived
@@ -146,8 +149,9 @@ class Fetch:
         For a replica that waits for its turn: nothing of its files is read yet.
         """
         pause = self._pause
+        request = {**self._request(only=True), "fetch": ""}  # another one gets the files
         while True:
-            streams = called(self._python, self._request(only=True), _ignore, _ignore, self._rest())
+            streams = called(self._python, request, _ignore, _ignore, self._rest())
             try:
                 await self._execute(*streams)
             except (ClusterFault, Refused) as error:
@@ -168,6 +172,7 @@ class Fetch:
             "waits": self._waits,
             "waits_only": only,
             "unheard": self._unheard,
+            "fetch": self._id,
             **self._more,
         }
 

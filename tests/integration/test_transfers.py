@@ -269,6 +269,7 @@ def test_a_replica_that_waits_for_its_turn_is_asked_to_keep_its_files(
             one.release()
             await running
         assert (marks / "taken").exists()
+        assert not list(marks.glob("fetching-*"))  # nor of the wait for its turn
 
     asyncio.run(work())
     assert equal(pod, tmp_path / "here")
@@ -769,9 +770,55 @@ def test_who_was_killed_while_he_fetched_files_keeps_them_no_longer(
             (marks / "taken").touch()  # another one has them
             going.cancel()
             await asyncio.gather(going, return_exceptions=True)
+            await asyncio.sleep(10 * TICK)
+            assert process.poll() is None  # a connection that was cut looks the same
+            (own,) = marks.glob("fetching-*")
+            os.utime(own, (0, 0))  # long ago
 
         asyncio.run(work())
         assert process.wait() == 0
+
+
+def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    with kept(keeper, marks, "600") as process:
+
+        async def work() -> None:
+            again, was_cut = asyncio.Event(), asyncio.Event()
+
+            async def execute(command: Sequence[str], streams: Streams) -> int:
+                if was_cut.is_set():
+                    await again.wait()
+                return await pod.execute(command, streams)
+
+            pod.env = {HELD: str(marks)}
+            pod.cuts = [1_000_000]
+            receiver = ReturnedFiles(tmp_path / "cut").receiver(WORKER)
+            cut = Fetch(
+                execute, sys.executable, ["model/"], receiver, 10**9, waits=True, pause=0.0,
+                on_cut=lambda _: was_cut.set(), silent=10.0**6,
+            )  # fmt: skip
+            cutting = asyncio.ensure_future(cut.run())
+            await was_cut.wait()
+            other = fetch(pod, tmp_path / "other", waits=True)
+            going = asyncio.ensure_future(other.run())
+            await other.arrived.wait()
+            other.release()
+            await going
+            assert (marks / "taken").exists()
+            await asyncio.sleep(10 * TICK)  # it has looked for that mark some times
+            assert process.poll() is None
+            again.set()
+            await cut.arrived.wait()
+            cut.release()
+            await cutting
+            assert not list(marks.glob("fetching-*"))
+
+        asyncio.run(work())
+        assert process.wait() == 0
+    assert equal(pod, tmp_path / "cut")
 
 
 def test_files_are_not_kept_for_a_kernel_that_is_frozen(pod: Pod, tmp_path: Path) -> None:

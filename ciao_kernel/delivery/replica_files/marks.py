@@ -21,6 +21,9 @@ REPLICA = "replica"
 """Mark with the name of the replica."""
 READING = "reading"
 """Mark that is locked by all who fetch the files, each until it has them or is gone."""
+FETCHING = "fetching-"
+"""Beginning of the marks of single fetches. Each renews its own until it has all files: one whose
+connection was cut holds no lock until it comes back."""
 POD_MARK = "pod"
 """Mark with the uid of the pod that wrote the files beside it."""
 NOT_COPIED = "not-copied.json"
@@ -77,6 +80,17 @@ def is_read(marks: str) -> bool:
         return False  # some storage has no locks
     finally:
         os.close(file)
+    return False
+
+
+def is_awaited(marks: str, since: float) -> bool:
+    """Return whether a fetch that does not have all files was heard of since some time."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(marks):
+            place = os.path.join(marks, name)
+            with contextlib.suppress(OSError):
+                if name.startswith(FETCHING) and os.lstat(place).st_mtime > since:
+                    return True
     return False
 
 

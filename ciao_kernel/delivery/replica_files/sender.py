@@ -13,7 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ciao_kernel.delivery.replica_files.finding import Found, find, joined, reason, survey
-from ciao_kernel.delivery.replica_files.marks import CONTACT, COPIED, HELD, TAKEN, mark, reading
+from ciao_kernel.delivery.replica_files.marks import (
+    CONTACT,
+    COPIED,
+    FETCHING,
+    HELD,
+    TAKEN,
+    mark,
+    reading,
+)
 from ciao_kernel.delivery.replica_files.messages import (
     BEAT,
     CHANGED,
@@ -46,10 +54,14 @@ class Sender:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._marks = os.environ.get(HELD, "")
+        self._own = ""
+        """Mark of the fetch that gets the files; "" if it only waits for its turn."""
         self._beat, self._sent = 0.0, time.monotonic()
 
     def send(self, request: dict[str, Any]) -> None:
         """Send the files that a request names; :class:`ciao_kernel.delivery.fetch.Fetch` asks."""
+        fetch = request.get("fetch", "")
+        self._own = FETCHING + fetch if fetch else ""
         with reading(self._marks):
             self._send(request)
 
@@ -83,6 +95,8 @@ class Sender:
         self._put(DONE, b"")
         if request["waits"]:
             self._wait(request["unheard"])
+        else:
+            self._forget()
 
     def _pod(self, kept: str) -> None:
         """Say which pod has written the files of a folder."""
@@ -170,6 +184,14 @@ class Sender:
         if self._marks and now - self._beat > _BEAT:
             self._beat = now
             mark(self._marks, CONTACT)
+            if self._own:
+                mark(self._marks, self._own)
+
+    def _forget(self) -> None:
+        """Remove the mark of a fetch that has all files."""
+        if self._marks and self._own:
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(self._marks, self._own))
 
     def _wait(self, unheard: float) -> None:
         """Keep the files until the other side has them all, or is gone.
@@ -190,6 +212,7 @@ class Sender:
             self._touch()
         if self._marks:
             mark(self._marks, TAKEN)
+        self._forget()
 
 
 def _names(found: Found) -> int:

@@ -29,7 +29,7 @@ def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
     ended = end_of_program()
     if words and gives_nothing(words):
         return
-    while not is_over(marks):
+    while not is_over(marks, time.time() - min(patience, _AFTER_CONTACT)):
         contact = 0.0
         with contextlib.suppress(OSError):
             contact = os.stat(os.path.join(marks, "contact")).st_mtime
@@ -38,12 +38,19 @@ def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
         time.sleep(TICK)
 
 
-def is_over(marks: str) -> bool:
-    """Return whether nobody needs the files any more: several may fetch them at the same time."""
+def is_over(marks: str, since: float) -> bool:
+    """Return whether nobody needs the files any more: several may fetch them at the same time.
+
+    Args:
+        marks: Folder for marks.
+        since: Time after which a fetch must have been heard of, if it does not have them: its
+            connection may be cut.
+    """
     if os.path.exists(os.path.join(marks, "stopped")):
         return True
     files = importlib.import_module("ciao_replica_files")
-    return os.path.exists(os.path.join(marks, "taken")) and not files.is_read(marks)
+    taken = os.path.exists(os.path.join(marks, "taken"))
+    return taken and not files.is_read(marks) and not files.is_awaited(marks, since)
 
 
 def kept_until(ended: float, patience: float, contact: float) -> float:
