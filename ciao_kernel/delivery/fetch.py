@@ -35,6 +35,11 @@ _SAID = 3
 """Maximum number of cut connections that are reported."""
 
 
+def new_ident() -> str:
+    """Return a word that no other fetch has."""
+    return os.urandom(8).hex()
+
+
 class Fetch:
     """Fetches the files that some words name from one replica.
 
@@ -54,6 +59,8 @@ class Fetch:
         hint: What helps then.
         alive: Seconds between two signs of life to a replica that keeps its files.
         unheard: Seconds without one after which it keeps them no longer.
+        ident: Tells its connections from those of others who fetch the same files, as
+            :func:`new_ident` does. Who holds the files for another fetch has the same.
         again: Whether a command that has ended too early may send more when it runs again; a log
             or an object is the same each time.
         more: What else the request has (:func:`.replica_files.main`).
@@ -79,6 +86,7 @@ class Fetch:
         more: Mapping[str, Any] | None = None,
         alive: float = _ALIVE,
         unheard: float = _UNHEARD,
+        ident: str = "",
     ) -> None:
         self._again, self._more = again, dict(more or {})
         self._execute, self._python, self._words = execute, python, tuple(words)
@@ -86,8 +94,7 @@ class Fetch:
         self._on_cut, self._cuts = on_cut, 0
         self._silent, self._heard = silent, 0.0
         self._alive, self._unheard = alive, unheard
-        self._id = os.urandom(8).hex()
-        """Tells its connections from those of others who fetch the same files."""
+        self._ident = ident or new_ident()
         self._release = asyncio.Event()
         self._files = IncomingFiles(words, receiver, limit, on_progress, limit_name, hint)
         self.arrived = self._files.arrived
@@ -149,9 +156,8 @@ class Fetch:
         For a replica that waits for its turn: nothing of its files is read yet.
         """
         pause = self._pause
-        request = {**self._request(only=True), "fetch": ""}  # another one gets the files
         while True:
-            streams = called(self._python, request, _ignore, _ignore, self._rest())
+            streams = called(self._python, self._request(only=True), _ignore, _ignore, self._rest())
             try:
                 await self._execute(*streams)
             except (ClusterFault, Refused) as error:
@@ -172,7 +178,7 @@ class Fetch:
             "waits": self._waits,
             "waits_only": only,
             "unheard": self._unheard,
-            "fetch": self._id,
+            "fetch": self._ident,
             **self._more,
         }
 

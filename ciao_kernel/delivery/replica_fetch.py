@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from ciao_kernel.delivery.fetch import Fetch
+from ciao_kernel.delivery.fetch import Fetch, new_ident
 from ciao_kernel.delivery.incoming_files import Listing
 from ciao_kernel.delivery.output.returned_files import ReturnedFiles
 from ciao_kernel.errors import CiaoError
@@ -20,8 +20,8 @@ from ciao_kernel.visible_text import short, visible
 _log = logging.getLogger(__name__)
 
 MakeFetch = Callable[..., Fetch]
-"""Makes the transfer; it gets the receiver of the files by position, ``waits``, ``on_progress`` and
-``on_cut`` by name."""
+"""Makes the transfer; it gets the receiver of the files by position, ``waits``, ``on_progress``,
+``on_cut`` and ``ident`` by name."""
 
 
 def why_kept(replica: Replica, way: OutputWay, listing: Listing) -> str:
@@ -65,6 +65,8 @@ class ReplicaFetch:
         self.arrived = self.failed = False
         self._files, self._emit, self._way, self._pod = files, emit, way, pod
         self._fetch: Fetch | None = None
+        self._ident = new_ident()
+        """That of all its connections: the replica keeps its files from the wait for a turn on."""
         self._holds_back = holds_back
         self._unsaid: list[Notice] = []
 
@@ -100,6 +102,7 @@ class ReplicaFetch:
                         waits=waits,
                         on_progress=step.at,
                         on_cut=self._say_cut,
+                        ident=self._ident,
                     )
                     running = asyncio.ensure_future(fetch.run())
                     arrived = asyncio.ensure_future(fetch.arrived.wait())
@@ -150,6 +153,7 @@ class ReplicaFetch:
                 waits=True,
                 on_progress=lambda *_: None,
                 on_cut=lambda _: None,
+                ident=self._ident,
             )
             holding = asyncio.ensure_future(held.hold())
         try:

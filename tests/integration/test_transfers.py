@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ from tests.helpers.rights import ordinary_reader
 from tests.helpers.signals import wait_until_caught
 
 WORKER = Replica("worker", 0)
+FAR = 2.0**32
+"""A time in the far future: a mark that has it is never too old."""
 
 
 @pytest.fixture
@@ -250,16 +253,20 @@ def test_a_replica_that_waits_for_its_turn_is_asked_to_keep_its_files(
         await room.acquire()  # another replica has its turn
         files = ReturnedFiles(tmp_path / "here")
         one = ReplicaFetch(WORKER, files, lambda event: None)
+        before: list[list[Path]] = []  # marks of fetches at the begin of each connection
+
+        async def execute(command: Sequence[str], streams: Streams) -> int:
+            before.append(list(marks.glob("fetching-*")))
+            return await pod.execute(command, streams)
 
         def make(receiver: Any, **more: Any) -> Fetch:
-            return Fetch(
-                pod.execute, sys.executable, ["model/"], receiver, 10**9, alive=0.1, **more
-            )
+            return Fetch(execute, sys.executable, ["model/"], receiver, 10**9, alive=0.1, **more)
 
         running = asyncio.ensure_future(one.run(make, room, waits=True))
         async with asyncio.timeout(60):
-            while not (marks / "contact").exists():
+            while not (own := list(marks.glob("fetching-*"))):
                 await asyncio.sleep(0.05)
+            assert (marks / "contact").exists()
             assert not (tmp_path / "here/model").exists()
             assert not (marks / "taken").exists()
             room.release()
@@ -269,7 +276,8 @@ def test_a_replica_that_waits_for_its_turn_is_asked_to_keep_its_files(
             one.release()
             await running
         assert (marks / "taken").exists()
-        assert not list(marks.glob("fetching-*"))  # nor of the wait for its turn
+        assert before == [[], own]  # also between the two: another one may end there
+        assert not list(marks.glob("fetching-*"))
 
     asyncio.run(work())
     assert equal(pod, tmp_path / "here")
@@ -708,11 +716,16 @@ def test_a_program_that_is_told_to_end_gets_the_signal_and_then_is_killed(
     assert (tmp_path / "marks/stopped").exists()
 
 
-def kept(keeper: list[str], marks: Path, patience: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([*keeper, "keep", str(marks), patience])
-    wait_until_caught(process.pid, signal.SIGTERM)
-    process.send_signal(signal.SIGTERM)
-    return process
+@contextlib.contextmanager
+def kept(keeper: list[str], marks: Path, patience: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([*keeper, "keep", str(marks), patience]) as process:
+        try:
+            wait_until_caught(process.pid, signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            yield process
+        except BaseException:
+            process.kill()  # a test that has failed does not wait for it
+            raise
 
 
 def test_files_are_kept_until_they_are_fetched(keeper: list[str], pod: Pod, tmp_path: Path) -> None:
@@ -770,9 +783,10 @@ def test_who_was_killed_while_he_fetched_files_keeps_them_no_longer(
             (marks / "taken").touch()  # another one has them
             going.cancel()
             await asyncio.gather(going, return_exceptions=True)
+            (own,) = marks.glob("fetching-*")
+            os.utime(own, (FAR, FAR))
             await asyncio.sleep(10 * TICK)
             assert process.poll() is None  # a connection that was cut looks the same
-            (own,) = marks.glob("fetching-*")
             os.utime(own, (0, 0))  # long ago
 
         asyncio.run(work())
@@ -802,6 +816,8 @@ def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
             )  # fmt: skip
             cutting = asyncio.ensure_future(cut.run())
             await was_cut.wait()
+            (own,) = marks.glob("fetching-*")
+            os.utime(own, (FAR, FAR))
             other = fetch(pod, tmp_path / "other", waits=True)
             going = asyncio.ensure_future(other.run())
             await other.arrived.wait()
@@ -819,6 +835,58 @@ def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
         asyncio.run(work())
         assert process.wait() == 0
     assert equal(pod, tmp_path / "cut")
+
+
+def test_files_are_kept_for_a_fetch_that_is_cut_after_the_last_byte_was_sent(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    """What is on the way is not here; `ciao fetch` does not say when it is."""
+    marks = tmp_path / "marks"
+    with kept(keeper, marks, "600") as process:
+
+        async def work() -> None:
+            again, was_cut = asyncio.Event(), asyncio.Event()
+
+            async def execute(command: Sequence[str], streams: Streams) -> int:
+                if was_cut.is_set():
+                    await again.wait()
+                    return await pod.execute(command, streams)
+                sent = bytearray()
+                assert await pod.execute(command, replace(streams, out=sent.extend)) == 0
+                streams.out(bytes(sent[:1_000_000]))
+                raise ClusterFault("the connection was cut.")
+
+            pod.env = {HELD: str(marks)}
+            receiver = ReturnedFiles(tmp_path / "cut").receiver(WORKER)
+            cut = Fetch(
+                execute, sys.executable, ["model/"], receiver, 10**9, pause=0.0,
+                on_cut=lambda _: was_cut.set(), silent=10.0**6,
+            )  # fmt: skip
+            cutting = asyncio.ensure_future(cut.run())
+            await was_cut.wait()
+            (own,) = marks.glob("fetching-*")
+            os.utime(own, (FAR, FAR))
+            (marks / "taken").touch()  # another one has them
+            await asyncio.sleep(10 * TICK)
+            assert process.poll() is None
+            again.set()
+            await cutting
+            os.utime(own, (0, 0))  # long ago
+
+        asyncio.run(work())
+        assert process.wait() == 0
+    assert equal(pod, tmp_path / "cut")
+
+
+def test_fetches_of_an_earlier_try_keep_no_files(
+    keeper: list[str], pod: Pod, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marks"
+    (marks / "fetching-0123").touch()
+    (marks / "pod").touch()
+    subprocess.run(program(keeper, marks, "pass"), cwd=pod.folder, check=True)
+    assert not list(marks.glob("fetching-*"))
+    assert (marks / "pod").exists()
 
 
 def test_files_are_not_kept_for_a_kernel_that_is_frozen(pod: Pod, tmp_path: Path) -> None:

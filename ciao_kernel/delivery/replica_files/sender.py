@@ -55,7 +55,7 @@ class Sender:
         self._write = write
         self._marks = os.environ.get(HELD, "")
         self._own = ""
-        """Mark of the fetch that gets the files; "" if it only waits for its turn."""
+        """Mark of the fetch that gets the files; "" if none does, but a log."""
         self._beat, self._sent = 0.0, time.monotonic()
 
     def send(self, request: dict[str, Any]) -> None:
@@ -63,6 +63,7 @@ class Sender:
         fetch = request.get("fetch", "")
         self._own = FETCHING + fetch if fetch else ""
         with reading(self._marks):
+            self._touch()  # to look through a large folder takes a while
             self._send(request)
 
     def _send(self, request: dict[str, Any]) -> None:
@@ -95,8 +96,6 @@ class Sender:
         self._put(DONE, b"")
         if request["waits"]:
             self._wait(request["unheard"])
-        else:
-            self._forget()
 
     def _pod(self, kept: str) -> None:
         """Say which pod has written the files of a folder."""
@@ -188,7 +187,10 @@ class Sender:
                 mark(self._marks, self._own)
 
     def _forget(self) -> None:
-        """Remove the mark of a fetch that has all files."""
+        """Remove the mark of a fetch that has all files.
+
+        One that does not say so may be cut after the last byte was sent: its mark ages.
+        """
         if self._marks and self._own:
             with contextlib.suppress(OSError):
                 os.remove(os.path.join(self._marks, self._own))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.delivery.output.output_keeper.until_fetched import kept_until
+from ciao_kernel.delivery.output.output_keeper.until_fetched import awaited_since, kept_until
 
 END = 1000.0
 
@@ -21,3 +21,8 @@ END = 1000.0
 )
 def test_a_contact_makes_the_time_no_shorter(patience: float, contact: float, until: float) -> None:
     assert kept_until(END, patience, contact) == until
+
+
+@pytest.mark.parametrize(("patience", "since"), [(600.0, END - 90), (5.0, END - 5)])
+def test_a_fetch_that_was_cut_has_the_time_of_its_tries(patience: float, since: float) -> None:
+    assert awaited_since(END, patience) == since

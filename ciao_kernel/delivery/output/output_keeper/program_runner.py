@@ -38,7 +38,9 @@ def run(
         skip: Folders of which nothing is copied: volumes.
     """
     files = importlib.import_module("ciao_replica_files")
-    of_earlier_try = (files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE, files.NOT_COPIED)
+    of_earlier_try = [files.CONTACT, files.TAKEN, files.STOPPED, files.TOO_LARGE, files.NOT_COPIED]
+    with contextlib.suppress(OSError):
+        of_earlier_try += [name for name in os.listdir(marks) if name.startswith(files.FETCHING)]
     for name in of_earlier_try:
         with contextlib.suppress(OSError):
             os.remove(os.path.join(marks, name))

@@ -16,6 +16,9 @@ from ciao_kernel.delivery.output.output_keeper.program_end import (
 
 _AFTER_CONTACT = 20.0
 """Seconds for which files are kept at least after the last contact with a fetch."""
+_AFTER_CUT = 90.0
+"""Seconds for which they are kept for a fetch that was cut when another one has them: longer than
+it takes to notice that, and to try again some times (:mod:`ciao_kernel.delivery.fetch`)."""
 
 
 def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
@@ -29,7 +32,7 @@ def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
     ended = end_of_program()
     if words and gives_nothing(words):
         return
-    while not is_over(marks, time.time() - min(patience, _AFTER_CONTACT)):
+    while not is_over(marks, awaited_since(time.time(), patience)):
         contact = 0.0
         with contextlib.suppress(OSError):
             contact = os.stat(os.path.join(marks, "contact")).st_mtime
@@ -51,6 +54,16 @@ def is_over(marks: str, since: float) -> bool:
     files = importlib.import_module("ciao_replica_files")
     taken = os.path.exists(os.path.join(marks, "taken"))
     return taken and not files.is_read(marks) and not files.is_awaited(marks, since)
+
+
+def awaited_since(now: float, patience: float) -> float:
+    """Return since when a fetch must have been heard of, if it is to come back.
+
+    Args:
+        now: The time.
+        patience: Seconds to wait for somebody who fetches the files.
+    """
+    return now - min(patience, _AFTER_CUT)
 
 
 def kept_until(ended: float, patience: float, contact: float) -> float:
