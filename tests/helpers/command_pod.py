@@ -43,9 +43,15 @@ class Pod:
         async def feed() -> None:
             assert process.stdin
             assert streams.input
-            async for data in streams.input:
-                process.stdin.write(data)
-                await process.stdin.drain()
+            try:
+                async for data in streams.input:
+                    process.stdin.write(data)
+                    await process.stdin.drain()
+            except ConnectionError:
+                pass  # the command has ended
+            except Exception:
+                process.kill()  # it would wait for the rest
+                raise
 
         feeding = asyncio.ensure_future(feed())
         try:
@@ -61,9 +67,11 @@ class Pod:
             return await process.wait()
         finally:
             feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            (fed,) = await asyncio.gather(feeding, return_exceptions=True)
             process.stdin.close()  # otherwise its pipe outlives the loop
             if process.returncode is None:
                 process.kill()
                 await process.stdout.read()  # otherwise asyncio waits for its pipe
                 await process.wait()
+            if isinstance(fed, Exception):
+                raise fed

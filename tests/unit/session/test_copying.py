@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -79,6 +80,25 @@ def test_a_copy_is_whole(
     assert asyncio.run(way(job, tmp_path / "here", copying.copy_file)).text == "1 file, 3 bytes"
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["a.bin"]
     assert (tmp_path / "here" / "a.bin").read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("way", [take, give])
+def test_a_copy_is_closed_to_others_until_it_is_whole(
+    way: Callable[[Job, Path, Copy], Coroutine[Any, Any, Copied]], job: Job, tmp_path: Path
+) -> None:
+    (tmp_path / "there/a.bin").chmod(0o666)
+    (tmp_path / "here/a.bin").touch()
+    (tmp_path / "here/a.bin").chmod(0o666)
+    seen: list[int] = []
+
+    def copy(source: Path, part: Path, stop: threading.Event) -> int:
+        mode = copying.copy_file(source, part, stop)
+        seen.append(stat.S_IMODE(part.stat().st_mode))
+        return mode
+
+    asyncio.run(way(job, tmp_path / "here", copy))
+    assert seen == [0o600]
+    assert stat.S_IMODE((tmp_path / "here/a.bin").stat().st_mode) == 0o666
 
 
 LEFT_OUT = "links to folders or out of the folder, and what is no file, are left out"
