@@ -134,25 +134,23 @@ def test_other_names_of_a_file_that_is_replaced_keep_its_content(copy: Copy) -> 
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["", "in a folder"])
-@pytest.mark.parametrize("exists", [False, True], ids=["missing", ""])
 @pytest.mark.parametrize("target", ["../else/x", "{root}/else/x"])
 def test_a_link_to_a_file_is_followed_and_stays(
-    copy: Copy, tmp_path: Path, target: str, exists: bool, inside: bool
+    copy: Copy, tmp_path: Path, target: str, inside: bool
 ) -> None:
     copy.file()
     (tmp_path / "else").mkdir()
     link, place = copy.target / ("a" if inside else "b"), copy.target / target.format(root=tmp_path)
     (copy.target / "middle").symlink_to(target.format(root=tmp_path))
     link.symlink_to("middle")
-    if exists:
-        place.write_text("old")
-        place.chmod(0o600)
+    place.write_text("old")
+    place.chmod(0o600)
     with with_umask(0o022):
         assert copy("." if inside else "b").text == "1 file, 3 bytes"
     assert str(link.readlink()) == "middle"
     assert (copy.target / "middle").is_symlink()
     assert place.read_text() == "new"
-    assert mode_of(place) == (0o600 if exists else 0o644)
+    assert mode_of(place) == 0o600
     parts = {path.name for path in (*copy.target.iterdir(), *place.parent.iterdir())}
     assert parts == {link.name, "middle", place.name}
 
@@ -209,9 +207,14 @@ def test_what_is_no_file_is_refused_and_named(
 
 @pytest.mark.parametrize(
     ("target", "why"),
-    [("b", "Too many levels of symbolic links"), ("nosuch/x", "No such file or directory")],
+    [
+        ("b", "Too many levels of symbolic links"),
+        ("nosuch/x", "it is a link to nothing"),
+        ("c", "it is a link to nothing"),
+    ],
 )
 def test_a_link_that_leads_nowhere_is_one_error(copy: Copy, target: str, why: str) -> None:
+    """Another user may have made it, to have a file made there."""
     copy.file()
     (copy.target / "b").symlink_to(target)
     with pytest.raises(BackendError, match=why):
@@ -322,7 +325,7 @@ def test_a_file_that_goes_to_a_pod_is_closed_to_others_until_it_is_whole(
         for kind, body in ((FILE, about), (DATA, b"new")):
             yield HEADER.pack(kind, len(body)) + body
         async with asyncio.timeout(WAIT):
-            while not (part := part_in(tmp_path)) or mode_of(part) != 0o600:
+            while not (part := part_in(tmp_path)):
                 await asyncio.sleep(0.01)
         seen.append((mode_of(part), place.read_text()))
         if exchanged:

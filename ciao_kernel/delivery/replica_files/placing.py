@@ -12,8 +12,8 @@ import os
 import stat
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40
-"""Links that Linux follows in one path."""
+_ACL, _NONE = "system.posix_acl_access", (errno.ENODATA, errno.EOPNOTSUPP)
+"""Where Linux has the access list of a file, and what it says if there is none, or none can be."""
 _RIGHTS = 0o777
 """What a mode says of reading, writing and running: a copy takes over no set-user-ID bit."""
 
@@ -21,27 +21,33 @@ _RIGHTS = 0o777
 def followed(place: str) -> str:
     """Return the path of the file that is to be replaced: where links at a place lead.
 
-    The file need not exist.
+    The kernel follows them, so its own rules hold for links of other users. A place where there is
+    nothing is returned as it is.
 
     Raises:
-        OSError: Something that is no file is there, or the links lead nowhere.
+        OSError: Something that is no file is there, or the links lead to nothing.
     """
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.stat(place).st_mode
-        refuse_special(mode, "leads to" if os.path.islink(place) else "is")
+    try:
+        file = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if os.path.lexists(place):
+            raise OSError(errno.ENOENT, "it is a link to nothing") from None
+        return place
+    try:
+        mode, is_link = os.fstat(file).st_mode, os.path.islink(place)
+        refuse_special(mode, "leads to" if is_link else "is")
         if stat.S_ISDIR(mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    for _ in range(_MOST_LINKS):
+        if not is_link:
+            return place
         try:
-            link = os.readlink(place)
-        except FileNotFoundError:
-            return place
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # it is no link
-                raise
-            return place
-        place = os.path.join(os.path.dirname(place), link)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            real = os.readlink(f"/proc/self/fd/{file}")
+        except OSError:
+            real = os.path.realpath(place)
+        os.lstat(real)  # of a file that was removed meanwhile this is no path
+        return real
+    finally:
+        os.close(file)
 
 
 def refuse_special(mode: int, way: str) -> None:
@@ -54,8 +60,13 @@ def refuse_special(mode: int, way: str) -> None:
     Raises:
         OSError: It is a pipe, a socket or a device.
     """
-    kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"))
-    for is_it, name in (*kinds, (stat.S_ISBLK, "a device")):
+    kinds = (
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    for is_it, name in kinds:
         if is_it(mode):
             raise OSError(errno.EINVAL, f"it {way} {name}, not a file")
 
@@ -77,7 +88,7 @@ def create_part(part: str) -> int:
 def put(part: str, place: str, mode: int) -> None:
     """Give a whole file its mode and then its name.
 
-    A file that is replaced keeps its mode; a new one has that of the source without the umask.
+    A file that is replaced keeps its mode; a new one has that of the source less the umask.
 
     Args:
         part: The file, beside its place.
@@ -97,7 +108,7 @@ def put(part: str, place: str, mode: int) -> None:
         file = os.open(own, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
         try:
             if before and stat.S_ISREG(before.st_mode):
-                mode = _kept(file, before)
+                mode = _kept(file, before, f"/proc/self/fd/{folder}/{name}")
             else:
                 mode &= _RIGHTS & ~umask()
             with contextlib.suppress(OSError):  # a drive without modes
@@ -109,8 +120,8 @@ def put(part: str, place: str, mode: int) -> None:
         os.close(folder)
 
 
-def _kept(file: int, before: os.stat_result) -> int:
-    """Give a file the owner and the group of the one that it replaces, and return its mode.
+def _kept(file: int, before: os.stat_result, place: str) -> int:
+    """Give a file the owner, group and access list of the one that it replaces; return its mode.
 
     Where that is not allowed, the rights are those of another group: it gets what all others have.
     """
@@ -121,9 +132,29 @@ def _kept(file: int, before: os.stat_result) -> int:
     with contextlib.suppress(OSError):
         if os.fstat(file).st_gid != before.st_gid:
             os.fchown(file, -1, before.st_gid)
-    if os.fstat(file).st_gid != before.st_gid:
+    if not _has_list(file, place) or os.fstat(file).st_gid != before.st_gid:
         mode &= ~0o070 | (mode & 0o007) << 3
     return mode
+
+
+def _has_list(file: int, place: str) -> bool:
+    """Give a file the access list of another one, or none; return whether that was possible.
+
+    The rights of the group in its mode are the most that a list gives, so with no list, or with one
+    that is inherited from the folder, they would be those of somebody else.
+    """
+    wanted = b""
+    try:
+        wanted = os.getxattr(place, _ACL, follow_symlinks=False)
+        os.setxattr(file, _ACL, wanted)
+    except OSError as error:
+        if wanted or error.errno not in _NONE:
+            return False
+        try:
+            os.removexattr(file, _ACL)
+        except OSError as why:
+            return why.errno in _NONE
+    return True
 
 
 def umask(status: str = "/proc/self/status") -> int:
