@@ -23,6 +23,6 @@ def test_a_contact_makes_the_time_no_shorter(patience: float, contact: float, un
     assert kept_until(END, patience, contact) == until
 
 
-@pytest.mark.parametrize(("patience", "since"), [(600.0, END - 90), (5.0, END - 5)])
+@pytest.mark.parametrize(("patience", "since"), [(600.0, END - 30), (5.0, END - 5)])
 def test_a_fetch_that_was_cut_has_the_time_of_its_tries(patience: float, since: float) -> None:
     assert awaited_since(END, patience) == since

@@ -16,9 +16,9 @@ from ciao_kernel.delivery.output.output_keeper.program_end import (
 
 _AFTER_CONTACT = 20.0
 """Seconds for which files are kept at least after the last contact with a fetch."""
-_AFTER_CUT = 90.0
+_AFTER_CUT = 30.0
 """Seconds for which they are kept for a fetch that was cut when another one has them: longer than
-it takes to notice that, and to try again some times (:mod:`ciao_kernel.delivery.fetch`)."""
+its first pauses together (:mod:`ciao_kernel.delivery.fetch`), for the job ends that much later."""
 
 
 def keep(marks: str, patience: float, words: Sequence[str] = ()) -> None:
