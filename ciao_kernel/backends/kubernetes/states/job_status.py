@@ -47,8 +47,8 @@ def of_job(job: Job, item: Manifest, seen: Mapping[Replica, ReplicaStatus]) -> S
         replicas = _stopped(item, replicas, since)
         return Status(State.SUCCEEDED, replicas, since, decided_by=job_metadata.decider(item))
     if is_deleted(item):
-        ended = (one if one.state.over else _stop(one) for one in replicas)
         since = stamp(get(item, "metadata", "deletionTimestamp"))
+        ended = (one if one.state.over else _stop(one, since) for one in replicas)
         return Status(State.STOPPED, tuple(ended), since, message=DELETED)
     if queues.waits(item):
         return Status(State.PENDING, replicas, reason=QUEUED, message=queues.words(item))
@@ -103,15 +103,19 @@ def _stopped(
 
 def settled(now: Status) -> Status:
     """Return the last status of a finished job: the controller stops replicas that still run."""
-    replicas = tuple(one if one.state.over else _stop(one) for one in now.replicas)
+    replicas = tuple(one if one.state.over else _stop(one, now.since) for one in now.replicas)
     return replace(now, settled=True, replicas=replicas)
 
 
-def _stop(one: ReplicaStatus) -> ReplicaStatus:
-    """Return a replica as stopped; it waits for nothing any more."""
-    return replace(
-        one, state=State.STOPPED, reason="" if one.state is State.PENDING else one.reason
-    )
+def _stop(one: ReplicaStatus, since: float) -> ReplicaStatus:
+    """Return a replica as stopped by its job's end; it waits for nothing any more.
+
+    Nobody saw its own end. What was known of its time is its start, which is no end: without the
+    time of the job's end its end is unknown.
+    """
+    reason = "" if one.state is State.PENDING else one.reason
+    ended = max(since, one.since) if since else 0.0
+    return replace(one, state=State.STOPPED, since=ended, reason=reason)
 
 
 def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:

@@ -695,6 +695,33 @@ def test_what_still_runs_when_a_job_is_over_is_being_stopped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "job_end", "began", "end"),
+    [
+        (State.RUNNING, CREATED + 16, CREATED + 2, CREATED + 16),
+        (State.PENDING, CREATED + 16, 0.0, CREATED + 16),
+        (State.RUNNING, CREATED + 16, CREATED + 17, CREATED + 17),  # its node's clock is ahead
+        (State.RUNNING, 0.0, CREATED + 2, 0.0),
+        (State.SUCCEEDED, CREATED + 16, CREATED + 9, CREATED + 9),
+    ],
+)
+def test_a_replica_that_the_jobs_end_stops_has_run_until_then(
+    state: State, job_end: float, began: float, end: float
+) -> None:
+    one = ReplicaStatus(WORKER, state, began)
+    (told,) = job_status.settled(Status(State.SUCCEEDED, (one,), job_end)).replicas
+    assert told.since == end
+
+
+def test_a_replica_of_a_deleted_job_has_run_until_the_deletion() -> None:
+    item = job("Running")
+    item["metadata"]["deletionTimestamp"] = status.text(CREATED + 16)
+    seen = {WORKER: ReplicaStatus(WORKER, State.RUNNING, CREATED + 2)}
+    found = job_status.of_job(JOB, item, seen)
+    told = {one.replica: (one.state, one.since) for one in found.replicas}
+    assert told[WORKER] == (State.STOPPED, CREATED + 16)
+
+
+@pytest.mark.parametrize(
     ("second", "told"), [(8, "somebody deleted the pod of worker-0."), (10, "the operator's")]
 )
 def test_pods_that_go_after_the_jobs_end_were_deleted_by_the_operator(
