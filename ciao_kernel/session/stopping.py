@@ -100,16 +100,22 @@ class Stopper:
         """
         job, backend, display = following.job, following.backend, following.display
         _log.info("%s is to be stopped: %s", job.name, reason)
-        stop_certain = asyncio.Event()
+        stop_certain, no_shutdown = asyncio.Event(), asyncio.Event()
         promised = start_background(stop_certain.wait())
         stopping = start_background(
-            self._stop(following, reason, wait, delete, record_task, stop_certain)
+            self._stop(following, reason, wait, delete, record_task, no_shutdown, stop_certain)
         )
-        if wait is not None and not isinstance(self._lifetime, NoShutdown):
-            text = (
-                f"stopping {job.name}; if the kernel is being shut down, it keeps running instead."
-            )
-            display.show(Notice(text))
+
+        def tell() -> None:
+            """Tell what is waited for; a kernel that is shut down may be killed before its end."""
+            if not stopping.done() and not stop_certain.is_set():
+                text = f"stopping {job.name} (it keeps running if the kernel is being shut down)."
+                display.show(Notice(f"stopping {job.name}." if no_shutdown.is_set() else text))
+
+        # Not at once: mostly it is known by then, and the next sentence is that of the end.
+        telling = asyncio.get_running_loop().call_later(_PROMPT, tell)
+        if not self.outlasts_cells:
+            telling.cancel()
         try:
             # Another interrupt ends the wait, never the stop.
             prompt = max(_PROMPT, (wait or 0) + _PROMPT / 4)
@@ -121,6 +127,7 @@ class Stopper:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         finally:
+            telling.cancel()
             promised.cancel()
             if stopping.done():
                 display.show(Notice(_outcome(job, stopping, stop_certain)))
@@ -157,6 +164,7 @@ class Stopper:
         wait: float | None,
         delete: bool,
         record_task: asyncio.Task[None],
+        no_shutdown: asyncio.Event,
         stop_certain: asyncio.Event,
     ) -> str:
         """Stop a job, unless this process is ending and the job is not; return the message."""
@@ -166,6 +174,7 @@ class Stopper:
                 wait, lambda: backend.is_host_terminating(job)
             ):
                 return f"{job.name} keeps running."
+            no_shutdown.set()
             with contextlib.ExitStack() as hold:
                 # A local job's supervisor takes care of its end without this process.
                 if backend.outlives_kernel or delete:

@@ -40,7 +40,9 @@ class Undecided(Lifetime):
         super().__init__()
         self.decided = asyncio.Event()
 
-    async def ends(self, within: float, known: Callable[[], Awaitable[bool]]) -> bool:
+    async def shutdown_begins(
+        self, within: float, is_ending: Callable[[], Awaitable[bool]]
+    ) -> bool:
         await self.decided.wait()
         return False
 

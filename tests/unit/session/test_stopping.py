@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,11 +88,12 @@ class Stop:
         wait: float | None = None,
         leaves: bool = False,
         writes: bool = False,
+        lifetime: Lifetime | None = None,
     ) -> None:
         backend: Any = Slow()
         backend.leaves = leaves
         self.backend: Slow = backend
-        self.display, self.lifetime = Recorder(), Lifetime()
+        self.display, self.lifetime = Recorder(), lifetime or Lifetime()
         self.stopper = Stopper(self.lifetime)
         following = Following(JOB, backend, self.display)
         self.record_task = asyncio.ensure_future(self._write(writes))
@@ -127,6 +128,73 @@ def test_a_stopped_job_is_shown_as_stopped_whatever_is_still_told_of_it() -> Non
         assert stop.display.status.state is State.STOPPED
         assert {one.state for one in stop.display.status.replicas} == {State.STOPPED}
         assert stop.display.notices.endswith("slow is stopped; something is left")
+
+    asyncio.run(main())
+
+
+class Undecided(Lifetime):
+    """Does not know for long whether a shutdown begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decided = asyncio.Event()
+
+    async def shutdown_begins(
+        self, within: float, is_ending: Callable[[], Awaitable[bool]]
+    ) -> bool:
+        await self.decided.wait()
+        return self.is_ending
+
+
+def test_a_cell_tells_that_a_shutdown_spares_its_job_only_while_one_may_come() -> None:
+    """Under a gateway the kernel may be killed before it knows that it is being shut down."""
+
+    async def main() -> None:
+        lifetime = Undecided()
+        stop = Stop(wait=0.0, lifetime=lifetime)
+        async with asyncio.timeout(60):
+            while "stopping slow" not in stop.display.notices:
+                await asyncio.sleep(0.02)
+        told = "stopping slow (it keeps running if the kernel is being shut down)."
+        assert stop.display.notices.splitlines()[0] == told
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        lifetime.decided.set()
+        await stop.cell
+        await stop.ended()
+        assert stop.display.notices.count("shut down") == 1
+
+    asyncio.run(main())
+
+
+def test_a_slow_stop_is_told_plainly_once_no_shutdown_comes() -> None:
+    async def main() -> None:
+        lifetime = Undecided()
+        lifetime.decided.set()
+        stop = Stop(wait=0.0, lifetime=lifetime)
+        async with asyncio.timeout(60):
+            while "stopping slow" not in stop.display.notices:
+                await asyncio.sleep(0.02)
+        assert stop.display.notices.splitlines()[0] == "stopping slow."
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+
+    asyncio.run(main())
+
+
+def test_a_quick_stop_is_told_by_its_end_alone() -> None:
+    async def main() -> None:
+        lifetime = Undecided()
+        lifetime.decided.set()
+        stop = Stop(wait=0.0, lifetime=lifetime)
+        stop.backend.promise.set()
+        stop.backend.gone.set()
+        await stop.cell
+        await stop.ended()
+        assert "stopping slow" not in stop.display.notices
+        assert "slow is stopped; something is left" in stop.display.notices
 
     asyncio.run(main())
 
