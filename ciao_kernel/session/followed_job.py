@@ -198,5 +198,8 @@ class FollowedJob:
 
     def _show_running(self) -> None:
         job = self._job
-        text = f"{job.name} keeps running; `%ciao delete {job.reference}` stops it."
+        text = (
+            f"{job.name} keeps running; `%ciao attach {job.reference}` follows it again, "
+            f"`%ciao delete {job.reference}` stops it."
+        )
         self._display.show(Notice(text))

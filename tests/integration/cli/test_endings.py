@@ -189,7 +189,8 @@ def test_attach_leaves_the_job_running_when_it_is_interrupted(ciao: User, words:
     process.send_signal(signal.SIGINT)
     done = ciao.finish(process)
     assert done.code == 130
-    assert "long keeps running; `ciao delete long` stops it." in done.err
+    told = "long keeps running; `ciao attach long` follows it again, `ciao delete long` stops it."
+    assert told in done.err
     assert ciao.describe("long")["state"] == "Running"
 
 
