@@ -166,7 +166,17 @@ class BackendError(CiaoError):
 
 
 class NoSuchJob(BackendError):
-    """No job has that name."""
+    """No job has that name.
+
+    Args:
+        message: Where there is none.
+        hint: Where else to look.
+        existed: A job had exactly this name, so no similar name is meant.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, existed: bool = False) -> None:
+        super().__init__(message, hint)
+        self.existed = existed
 
 
 class Incomplete(BackendError):

@@ -82,7 +82,7 @@ async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Ba
                 found.append((backend, *await backend.find(name, where)))
         except NoSuchJob as error:
             # A cluster's message names its namespace, which is more helpful.
-            missing = error
+            missing = missing if missing and missing.existed else error
         except BackendError as error:
             fault = error
         except TimeoutError:
@@ -98,6 +98,8 @@ async def find(backends: Sequence[Backend], name: str, where: Where) -> tuple[Ba
     if fault is not None:
         raise fault
     assert missing is not None  # The local backend is always available.
+    if missing.existed:
+        raise missing
     known = {job.name: job for job, _ in await jobs(backends, where, [])}
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean {known[near[0]].reference}? {missing.hint}" if near else missing.hint

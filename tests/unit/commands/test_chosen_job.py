@@ -129,3 +129,23 @@ def test_a_cluster_that_does_not_answer_may_have_the_running_job(place: Where) -
     session = Session(Backend("kubernetes", silent=True), Backend("local", LOCAL))
     if place is HERE:
         assert asyncio.run(only_running(session, place)) == LOCAL
+
+
+def test_a_job_that_has_existed_is_no_other_one() -> None:
+    """A job that was stopped on a cluster is gone: no job with a similar name is offered."""
+
+    class Left(Backend):
+        async def find(self, name: str, where: Where) -> tuple[Job, Status]:
+            existed = name == "some"
+            raise NoSuchJob(f"{name} is gone.", "Look elsewhere.", existed=existed)
+
+    def hint(name: str, *backends: Backend) -> str:
+        with pytest.raises(NoSuchJob) as caught:
+            asyncio.run(lookup.find(backends, name, HERE))  # type: ignore[arg-type]
+        assert caught.value.message == f"{name} is gone."
+        return caught.value.hint
+
+    cluster, local = Left("kubernetes"), Backend("local", LOCAL)
+    assert hint("some", cluster, local) == "Look elsewhere."
+    assert hint("sane", cluster, local) == "Did you mean same? Look elsewhere."
+    assert hint("some", Backend("other"), cluster, local) == "Look elsewhere."

@@ -32,6 +32,8 @@ _ELSEWHERE = 4.0
 """Seconds in which another cluster must answer whether it has a job."""
 _PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
 
+_Place = tuple[str, str]
+"""Context and namespace."""
 _Answer = list[Manifest] | BaseException
 """The objects of one kind, or why they could not be listed."""
 
@@ -62,8 +64,12 @@ class Lookup:
         target = await self._targets.at(where)
         try:
             return await self._one(name, target, where.context)
-        except (NoSuchJob, Refused):  # not found, or not allowed
-            if where.is_explicit or not (found := await self._elsewhere(name, target)):
+        except (NoSuchJob, Refused) as error:  # not found, or not allowed
+            gone = [(target.context, target.namespace)]
+            found = [] if where.is_explicit else await self._elsewhere(name, target, gone)
+            if not found:
+                if isinstance(error, NoSuchJob):
+                    raise self._missing(name, gone, error) from None
                 raise
         if len(found) > 1:
             which = " or ".join(f"`{job.reference}`" for job, _ in found)
@@ -128,8 +134,29 @@ class Lookup:
         pods = pages(target.client, f"/api/v1/namespaces/{job.place}/pods", selector)
         return with_status(job, item, by_job(await pods), target.client.clock)
 
-    async def _elsewhere(self, name: str, here: Target) -> list[JobWithStatus]:
-        """Return the existing jobs of this name that this machine submitted elsewhere."""
+    def _missing(self, name: str, gone: list[_Place], error: NoSuchJob) -> NoSuchJob:
+        """Return the error for a job that is not in these places: it may have left its logs here.
+
+        The stop button deletes a job of a cluster, and so does its time to live.
+        """
+        for context, namespace in gone:
+            if folder := self._places.kept(name, context, namespace):
+                return NoSuchJob(
+                    f"the job {name} is no longer on the cluster (namespace {namespace}); "
+                    f"its logs are in {folder}.",
+                    error.hint,
+                    existed=True,
+                )
+        return error
+
+    async def _elsewhere(self, name: str, here: Target, gone: list[_Place]) -> list[JobWithStatus]:
+        """Return the existing jobs of this name that this machine submitted elsewhere.
+
+        Args:
+            name: The name.
+            here: Where the caller has looked.
+            gone: Takes the places where no job has the name any more.
+        """
 
         async def at(place: Submission) -> list[JobWithStatus]:
             if (place.context, place.namespace) == (here.context, here.namespace):
@@ -139,8 +166,12 @@ class Lookup:
             with log.ignored(_log, "looking elsewhere", BackendError, TimeoutError):
                 async with asyncio.timeout(_ELSEWHERE):
                     target = await self._targets.at(Where(context, place.namespace))
-                    pair = await self._one(name, target, context)
-                    return [pair] if place.holds(pair[0]) else []
+                    try:
+                        pair = await self._one(name, target, context)
+                    except NoSuchJob:
+                        gone.append((place.context, place.namespace))
+                    else:
+                        return [pair] if place.holds(pair[0]) else []
             return []
 
         lists = await asyncio.gather(*map(at, self._places.known(name)))

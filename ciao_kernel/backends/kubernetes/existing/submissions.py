@@ -4,6 +4,8 @@
 
     STORAGE/cluster/NAMESPACE/NAME-UID/place.json    the cluster and the kind of the job
     STORAGE/cluster/NAMESPACE/NAME-UID/worker-0.log  the lines that were followed here
+
+The lines stay when their job is gone from the cluster, unless `ciao delete` removed it.
 """
 
 from __future__ import annotations
@@ -85,3 +87,20 @@ class Submissions:
                     found.append((file.stat().st_mtime, place))
         newest = sorted(found, key=lambda pair: pair[0], reverse=True)
         return [place for _, place in newest[:_MOST]]
+
+    def kept(self, name: str, context: str, namespace: str) -> Path | None:
+        """Return the folder with the logs of the newest job of a name in a place; None without.
+
+        Args:
+            name: Name of the job, which need not exist any more.
+            context: The context; a folder without a record may belong to any.
+            namespace: The namespace.
+        """
+        contexts = {place.folder: place.context for place in self.known(name)}
+        found: list[tuple[float, Path]] = []
+        with contextlib.suppress(OSError, ValueError):
+            for folder in self._root.glob(f"*/{glob.escape(name)}-{'?' * _UID}"):
+                is_there = contexts.get(folder, context) == context
+                if is_there and folder.parent.name == namespace and any(folder.glob("*.log")):
+                    found.append((folder.stat().st_mtime, folder))
+        return max(found)[1] if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target, Targets
 from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
 from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.errors import ClusterFault, NoSuchJob, Refused
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import ClusterSpec, Job
 from ciao_kernel.model.queries import Where
@@ -76,6 +77,25 @@ def test_places_of_jobs_are_remembered_until_their_jobs_are_gone(tmp_path: Path)
     assert (places.folder(JOB) / "worker-0.log").read_text() == "kept"
 
 
+def test_logs_that_a_job_has_left_here_are_those_of_its_place(tmp_path: Path) -> None:
+    places = Submissions(tmp_path)
+    assert places.kept("mnist", "staging", "team-b") is None
+    places.remember(JOB, "staging")
+    assert places.kept("mnist", "staging", "team-b") is None, "it has written nothing"
+    (places.folder(JOB) / "worker-0.log").write_text("kept")
+    assert places.kept("mnist", "staging", "team-b") == places.folder(JOB)
+    assert places.kept("mnist", "production", "team-b") is None, "it may run there"
+    assert places.kept("mnist", "staging", "team-a") is None
+    (place,) = places.known()
+    places.forget(place)
+    assert places.kept("mnist", "staging", "team-b") == places.folder(JOB)
+    later = replace(JOB, uid="ba9876543210")
+    places.remember(later, "staging")
+    (places.folder(later) / "worker-0.log").write_text("newer")
+    os.utime(places.folder(JOB), (1.0, 1.0))
+    assert places.kept("mnist", "staging", "team-b") == places.folder(later)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "{}", "\x00"])
 def test_a_broken_note_is_none(tmp_path: Path, text: str) -> None:
     places = Submissions(tmp_path)
@@ -97,6 +117,8 @@ def test_an_odd_name_is_found_nowhere(tmp_path: Path, name: str) -> None:
     places = Submissions(tmp_path)
     places.remember(JOB, "")
     assert places.known(name) == []
+    (places.folder(JOB) / "worker-0.log").touch()
+    assert places.kept(name, "", JOB.place) is None
 
 
 @pytest.mark.parametrize(
@@ -237,3 +259,42 @@ def test_without_an_operator_no_right_to_list_is_needed(tmp_path: Path) -> None:
 
     lookup = Lookup(SimpleNamespace(at=at), Submissions(tmp_path))  # type: ignore[arg-type]
     assert asyncio.run(lookup.jobs(Where())) == []
+
+
+class Empty(Closed):
+    """A server without any job that this user may see."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (Where(), True),
+        (Where(namespace="team-b"), True),
+        (Where(namespace="team-a"), False),
+    ],
+)
+def test_a_job_that_is_gone_is_told_with_the_logs_that_it_has_left(
+    tmp_path: Path, where: Where, told: bool
+) -> None:
+    """As after the stop button, which deletes it; the settings name another namespace."""
+
+    async def at(asked: Where) -> Target:
+        return Target(Empty(), asked.namespace or "team-a")  # type: ignore[arg-type]
+
+    places = Submissions(tmp_path)
+    places.remember(JOB, "")
+    kept = places.folder(JOB)
+    (kept / "worker-0.log").write_text("kept")
+    lookup = Lookup(SimpleNamespace(at=at), places)  # type: ignore[arg-type]
+    with pytest.raises(NoSuchJob) as caught:
+        asyncio.run(lookup.find("mnist", where))
+    assert caught.value.existed is told
+    assert ("no longer on the cluster" in caught.value.message) is told
+    assert (f"its logs are in {kept}." in caught.value.message) is told
+    assert "there is no job" in caught.value.message or told
