@@ -21,9 +21,13 @@ BECOME = """\
 import os, sys
 path, folder = os.environ.get("PYTHONPATH"), sys.argv[1]
 os.environ["PYTHONPATH"] = folder + (os.pathsep + path if path else "")
+os.dup2(1, 2)
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Runs in a pod before the command: the image may set a PYTHONPATH, which nobody else knows."""
+"""Runs in a pod before the command: the image may set a PYTHONPATH, which nobody else knows.
+
+Errors take the way of the output, as on a terminal: the node reads two pipes by turns, and a line
+could come before those that were written earlier, or into a traceback."""
 VARIABLE = "CIAO_SITE"
 """Has the folder in a pod, for ranks of MPI: they do not inherit the variables of a command."""
 _START = "sitecustomize.py"

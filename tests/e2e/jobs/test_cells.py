@@ -41,6 +41,19 @@ def test_variables_and_arguments_are_what_was_written(team: Team) -> None:
         assert ended.display.data(f"worker-{index}").decode() == line
 
 
+def test_output_and_errors_come_in_the_order_of_the_program(team: Team) -> None:
+    """The node reads two pipes of a container by turns; the program's children write too."""
+    ended = team.run(
+        "%framework=tensorflow\n%worker=1\n%lines=all\n"
+        "import subprocess, sys\n"
+        "for number in range(600):\n"
+        "    print(number, file=(sys.stdout, sys.stderr)[number % 2], flush=True)\n"
+        "subprocess.run(['sh', '-c', 'echo 600; echo 601 >&2; echo 602'])\n"
+    )
+    assert ended.error is None, ended.error
+    assert ended.display.data("worker-0").split() == [b"%d" % number for number in range(603)]
+
+
 @pytest.mark.second("faults", only="few")
 @pytest.mark.second("faults", only="none")
 @pytest.mark.parametrize("count", [0, 2, 60], ids=["none", "few", "many"])
