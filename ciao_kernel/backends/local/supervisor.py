@@ -147,7 +147,7 @@ class Supervisor:
             elif replica.exit_code == 0:
                 replica.to("Succeeded")
             else:
-                replica.to("Failed", "Error")
+                replica.to("Failed")  # its exit code says why
         parentage.reap_adopted([one.pid for one in self.replicas if one.running])
         if self.state != "Running" or self.retries.why:
             return

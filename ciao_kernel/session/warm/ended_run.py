@@ -166,6 +166,6 @@ def _ended(
     mark, state = ends[one.replica], states[one.replica]
     reason = ""
     if state is State.FAILED:
-        reason = "OOMKilled" if mark.get("oom") else "Error"
+        reason = "OOMKilled" if mark.get("oom") else ""
         reason = "DeadlineExceeded" if mark.get("why") == "deadline" else reason
     return replace(one, state=state, exit_code=mark["code"], reason=reason)

@@ -178,7 +178,7 @@ class Run:
             self._change(replica, State.SUCCEEDED, 0)
         else:
             late = marker.get("why") == "deadline"
-            reason = "OOMKilled" if marker.get("oom") else "Error"
+            reason = "OOMKilled" if marker.get("oom") else ""
             self._change(replica, State.FAILED, code, "DeadlineExceeded" if late else reason)
             seconds = self.plan.spec.deadline
             text = f"the run took longer than its deadline of {seconds} s." if late else ""

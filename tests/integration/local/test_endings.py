@@ -414,6 +414,9 @@ def test_an_exit_code_without_a_traceback_shows_the_last_lines(jobs: Place) -> N
     )
     assert isinstance(ended.error, JobFailed)
     assert ended.error.message == "worker-0 ended with exit code 3."
+    status = ended.display.status
+    assert status is not None
+    assert status.replicas[0].reason == ""  # as on a cluster: the exit code says it
     assert ended.error.traceback == ("[worker-0] no data in /tmp",)
     assert "whole log" in ended.error.hint
 

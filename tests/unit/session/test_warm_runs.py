@@ -561,7 +561,7 @@ def test_a_run_is_not_started_again() -> None:
     framework.check(replace(spec, retries=0), TensorFlow(), forkable=(), deletes=False)
 
 
-@pytest.mark.parametrize(("more", "reason"), [({"oom": True}, "OOMKilled"), ({}, "Error")])
+@pytest.mark.parametrize(("more", "reason"), [({"oom": True}, "OOMKilled"), ({}, "")])
 def test_a_process_that_is_killed_for_its_memory_is_said_to_be(
     more: dict[str, Any], reason: str
 ) -> None:
