@@ -51,7 +51,7 @@ class Client:
     def _open(self) -> None:
         self._pid = os.getpid()
         self._loop = thread_loop()
-        owner = Owner(f"{current_user()} {self._pid}")
+        owner = Owner(f"{current_user()} process {self._pid}")
         self._session = Session(Registry(), owner, self._host().settings())
 
     def run(self, work: Work[_T]) -> _T:

@@ -20,6 +20,7 @@ from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.model.times import age, span
 from ciao_kernel.private_files import opened_file
+from ciao_kernel.session.owner import current_user
 from ciao_kernel.visible_text import one_line
 
 _RECENT = 86_400
@@ -104,7 +105,8 @@ def table(found: list[tuple[Job, Status]], place: Where) -> str:
 
 def _table(found: list[tuple[Job, Status]], *, spaces: bool) -> str:
     heads = ("NAME", "FRAMEWORK", "BACKEND", "STATE", "REPLICAS", "AGE", "TOOK", "LAST", "OWNER")
-    rows = [heads, *(_row(job, status) for job, status in found)]
+    me = current_user()
+    rows = [heads, *(_row(job, status, me) for job, status in found)]
     if spaces:
         column = ["NAMESPACE"]
         column += [job.place if job.kind_of_place == "namespace" else "–" for job, _ in found]
@@ -112,7 +114,7 @@ def _table(found: list[tuple[Job, Status]], *, spaces: bool) -> str:
     return columns([map(one_line, row) for row in rows]) + "\n"
 
 
-def _row(job: Job, status: Status) -> tuple[str, ...]:
+def _row(job: Job, status: Status, me: str) -> tuple[str, ...]:
     return (
         job.name,
         job.framework,
@@ -122,8 +124,19 @@ def _row(job: Job, status: Status) -> tuple[str, ...]:
         age(time.time() - job.created),
         span((status.since if status.state.over else time.time()) - job.created),
         _newest_metric(job, status),
-        job.owner + (", detached" if job.detached else ""),
+        _owner(job, me),
     )
+
+
+def _owner(job: Job, me: str) -> str:
+    """Return who started a job, as short as it is clear: rows must fit the output of a cell.
+
+    Of this user's jobs that is the kernel; a detached one does not depend on its kernel.
+    """
+    user, _, process = job.owner.partition(" ")
+    if user != me or not process:
+        return job.owner + (", detached" if job.detached else "")
+    return "detached" if job.detached else process
 
 
 def _newest_metric(job: Job, status: Status) -> str:
@@ -139,5 +152,8 @@ def _newest_metric(job: Job, status: Status) -> str:
 
 
 def _replicas(status: Status) -> str:
+    """Return how many replicas a job has and, until all ended, how many of them run."""
     running = sum(one.state is State.RUNNING for one in status.replicas)
+    if status.state.over and not running:
+        return str(len(status.replicas))
     return f"{running}/{len(status.replicas)} running"

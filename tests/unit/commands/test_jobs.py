@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ciao_kernel import commands
 from ciao_kernel.commands import jobs
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Where
+from ciao_kernel.session.owner import current_user
 
 DAY = 86_400
 
@@ -60,6 +62,28 @@ def test_a_row_says_how_long_it_took_and_its_newest_number(tmp_path: Path) -> No
     assert "loss 0.3125" in running
     assert "1m 20s" in ended
     assert ended.split()[-2:] == ["–", "ada@laptop"]
+
+
+def test_a_row_fits_the_output_of_a_cell() -> None:
+    me = current_user()
+    mine, status = job("tensorflow-qfhcb", 26, ended=600)
+    workers = tuple(ReplicaStatus(Replica("worker", at), State.SUCCEEDED) for at in range(3))
+    mine = replace(mine, framework="tensorflow", owner=f"{me} kernel 23059")
+    ended = (mine, replace(status, replicas=workers))
+    kept = (replace(mine, detached=True), ended[1])
+    theirs = (replace(mine, owner="ada@elsewhere kernel 7", detached=True), ended[1])
+    running = (mine, job("a", 5)[1])
+    lines = Jobs(ended, kept, theirs, running).list().splitlines()[1:]
+    assert [line.split("  ")[-1].strip() for line in lines] == [
+        "kernel 23059",
+        "detached",
+        "ada@elsewhere kernel 7, detached",
+        "kernel 23059",
+    ]
+    assert [line.split()[4] for line in lines] == ["3", "3", "3", "1/1"]
+    assert len(lines[0]) < 100
+    (record, *_) = json.loads(Jobs(kept).list("-o", "json"))
+    assert (record["owner"], record["detached"]) == (f"{me} kernel 23059", True)
 
 
 def test_a_job_in_a_queue_is_listed_as_such_and_its_record_has_state_and_reason() -> None:
