@@ -77,7 +77,7 @@ class _Canvas:
         width = text.size * (0.125 if text.bold else 0.09)
         for stroke in strokes(text.text, text.size):
             points = [(left + x, text.y + y) for x, y in stroke]
-            dot = width * 1.5 if len(points) == 1 else width
+            dot = width * 1.9 if len(points) == 1 else width
             self._line(points, INK, dot, 1.0, ())
 
     def _area(self, area: Area) -> None:

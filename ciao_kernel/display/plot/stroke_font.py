@@ -15,6 +15,8 @@ _ACROSS, _UP = 0.098, 0.119
 """Length of one unit, relative to the font size."""
 _GAP = 1.9
 _SPACE = 3.2
+_ROOM = dict.fromkeys(".,:;!", 1.0)
+"""More room on both sides of marks that would touch letters: 1.00 must not read 100."""
 _BASE = 2
 
 _GLYPHS = {
@@ -81,9 +83,9 @@ _GLYPHS = {
     "8": "183847463515060718|353443321203041535",
     "9": "031232434738180706153546",
     ".": "22",
-    ",": "2311",
+    ",": "22|2211",
     ":": "23|26",
-    ";": "26|2311",
+    ";": "26|22|2211",
     "-": "0535",
     "_": "0141",
     "/": "0148",
@@ -104,7 +106,7 @@ _GLYPHS = {
     "*": "2824|0747|0545",
     "#": "1812|3832|0646|0444",
     "×": "0743|0347",
-    "…": "02|22|42",
+    "…": "02|32|62",
 }
 _UNKNOWN = "0208484202"
 
@@ -117,7 +119,7 @@ def strokes(text: str, size: float) -> Iterator[list[Point]]:
             left += _SPACE
             continue
         lines = [_points(stroke) for stroke in _glyph(letter)]
-        first = min(x for line in lines for x, _ in line)
+        first = min(x for line in lines for x, _ in line) - _ROOM.get(letter, 0.0)
         for line in lines:
             yield [(size * _ACROSS * (left + x - first), size * _UP * (_BASE - y)) for x, y in line]
         left += _width(letter) + _GAP
@@ -137,6 +139,6 @@ def _points(stroke: str) -> list[tuple[int, int]]:
     return [(int(stroke[at]), int(stroke[at + 1])) for at in range(0, len(stroke), 2)]
 
 
-def _width(letter: str) -> int:
+def _width(letter: str) -> float:
     places = [x for stroke in _glyph(letter) for x, _ in _points(stroke)]
-    return max(places) - min(places)
+    return max(places) - min(places) + 2 * _ROOM.get(letter, 0.0)

@@ -333,6 +333,19 @@ def test_png_of_curves_is_well_formed(count: int) -> None:
     assert sum(map(bool, b"".join(rows))) > 1000
 
 
+@pytest.mark.parametrize("text", ["1.00", "1,00", "1:00"])
+def test_a_point_in_a_number_stands_by_itself(text: str) -> None:
+    _, _, rows, opacity = dots(png(Picture(60, 30, [Text(10, 20, text)], "")))
+    # The base line is between rows 39 and 40; below a comma's dot is its tail.
+    inked = "".join(
+        " #"[max(opacity[row[x]] for row in rows[37:42]) > 128] for x in range(len(rows[0]))
+    )
+    found = re.match(r" *#+( +)(#+)( +)#+ +#+ *$", inked)
+    assert found, inked
+    assert min(map(len, found.groups())) >= 3, inked
+    assert len(found[2]) >= 4, inked
+
+
 @given(st.text(max_size=20))
 def test_any_text_has_strokes(text: str) -> None:
     places = [x for stroke in strokes(text, 12) for x, _ in stroke]
