@@ -31,6 +31,9 @@ _MOST_PODS = 4
 _SECURITY = "violates PodSecurity"
 """Part of a refusal of pods, by which waiting does not help (k8s.io/pod-security-admission)."""
 _OPERATOR_SILENT = 10.0
+_UNMOUNTED, _MOUNT_AGAIN = "FailedMount", 5.0
+"""Reason of a volume that is missing, and the seconds until it is shown: a ConfigMap that was made
+just after its pod is there when the node tries again."""
 _TO_SECONDS = len("2026-01-01T00:00:00")
 """Characters by which times are compared: only some of them have fractions of a second."""
 _DENIALS = 3
@@ -63,6 +66,7 @@ class PendingReasons:
         hopeless: Seconds after which an image that cannot be pulled fails the job.
         on_new_reason: Called when there is a new reason.
         now: The cluster's clock, in seconds since the epoch.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -72,8 +76,9 @@ class PendingReasons:
         hopeless: float,
         on_new_reason: Callable[[], None],
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._now = now
+        self._now, self._clock = now, clock
         self._client, self._job, self._hopeless = client, job, hopeless
         self._on_new_reason = on_new_reason
         self._asking: asyncio.Task[None] | None = None
@@ -85,6 +90,8 @@ class PendingReasons:
         """Last text from the events of an object, by their field selector."""
         self._pulls: dict[str, str] = {}
         """Image that a node pulls for a pod, and the time so far, by the same."""
+        self._unmounted: dict[str, float] = {}
+        """Time since when a pod lacks a volume, by the same."""
         self._stuck: dict[Replica, float] = {}
         self._uid = ""
         """The job's uid."""
@@ -162,11 +169,19 @@ class PendingReasons:
                 for event in many(found, "items")
                 if event_time(event)[:_TO_SECONDS] >= one.since[:_TO_SECONDS]
             ]
-            told = sentence(newest(events, of_job=not one.pod))
+            told = self._lasting(one.events, sentence(newest(events, of_job=not one.pod)))
             pull = pulling(events, self._now())
             if (self._told.get(one.events, ""), self._pulls.get(one.events, "")) != (told, pull):
                 self._told[one.events], self._pulls[one.events] = told, pull
                 self._on_new_reason()
+
+    def _lasting(self, events: str, told: str) -> str:
+        """Return the text of an object's events; "" while its fault may be over in a moment."""
+        if told.partition(":")[0] != _UNMOUNTED:
+            self._unmounted.pop(events, None)
+            return told
+        since = self._unmounted.setdefault(events, self._clock())
+        return told if self._clock() - since >= _MOUNT_AGAIN else ""
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, of_job: str) -> str:
         if pod is not None:

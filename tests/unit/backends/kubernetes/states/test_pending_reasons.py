@@ -130,6 +130,42 @@ def reasons_without_pods(resource: str, replicas: tuple[Replica, ...], *events: 
     return asyncio.run(main())
 
 
+def test_a_missing_volume_is_shown_once_it_has_lasted() -> None:
+    pod = {"metadata": {"uid": "1", "name": "mnist-worker-0"}, "spec": {}, "status": {}}
+    now = Status(State.PENDING, (ReplicaStatus(WORKER),))
+    mount, pull = event("FailedMount", 2, "Warning"), event("Pulling", 0)
+
+    async def main() -> None:
+        server, seconds = Server(mount), 0.0
+        found = PendingReasons(
+            server,
+            JOB,
+            60.0,
+            lambda: None,
+            lambda: NOW,
+            lambda: seconds,  # type: ignore[arg-type]
+        )
+
+        async def shown() -> str:
+            found._asked = float("-inf")  # it is time to ask
+            found.explain(now, {WORKER: pod}, "job")
+            assert found._asking is not None
+            await found._asking
+            return found.explain(now, {WORKER: pod}, "job").replicas[0].reason
+
+        assert await shown() == ""
+        seconds = 4.9
+        assert await shown() == ""
+        seconds = 5.0
+        assert await shown() == "FailedMount: FailedMount."
+        server.events = (mount, pull)
+        assert await shown() == 'Pulling image "host/tf:2", 0s'
+        server.events = (event("FailedMount", -1, "Warning"),)  # after a restart
+        assert await shown() == ""
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
