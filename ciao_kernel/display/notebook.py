@@ -99,6 +99,10 @@ class NotebookDisplay:
         if isinstance(event, Notice):
             # Earlier lines come first.
             self._lines.let_go()
+            if event.step:
+                self._safely(self._lines.send)
+                self._safely(lambda: self._lines.charge(self._bars.begin(event)))
+                return
             self._lines.say(f"{visible_lines(event.text)}\n")
             if self._table is None:
                 self._lines.send()  # No end() follows that could report a fault.

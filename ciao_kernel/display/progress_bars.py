@@ -10,7 +10,8 @@ from typing import TextIO
 
 from ciao_kernel.display import progress_text
 from ciao_kernel.display.publisher import Publisher
-from ciao_kernel.model import Progress
+from ciao_kernel.model import Notice, Progress
+from ciao_kernel.visible_text import visible
 
 _TICK = 0.25
 """Seconds between two updates of a bar, whoever sends the events."""
@@ -37,6 +38,14 @@ class NotebookBars:
         self._clock = clock
         self._outputs: dict[str, _Output] = {}
 
+    def begin(self, notice: Notice) -> int:
+        """Show the sentence that a step begins with; return the number of bytes sent."""
+        place = self._outputs[notice.step] = _Output(_new_id(), self._clock())
+        text, html = visible(notice.text), progress_text.notice_html(notice.text)
+        data = {"text/plain": text, "text/html": html}
+        self._publisher.display(data, place.display_id, update=False)
+        return len(text) + len(html)
+
     def show(self, event: Progress) -> int:
         """Show how far a step is, unless it was shown just now; return the number of bytes sent."""
         known = self._outputs.get(event.step)
@@ -44,9 +53,7 @@ class NotebookBars:
         if known is None:
             if event.over:
                 return 0
-            import secrets  # not for a terminal
-
-            known = self._outputs[event.step] = _Output(f"ciao-{secrets.token_hex(8)}", now)
+            known = self._outputs[event.step] = _Output(_new_id(), now)
             return self._send(event, known, update=False)
         if event.over:
             del self._outputs[event.step]
@@ -64,6 +71,12 @@ class NotebookBars:
         data = {"text/plain": text, "text/html": html}
         self._publisher.display(data, place.display_id, update=update)
         return len(text) + len(html)
+
+
+def _new_id() -> str:
+    import secrets  # not for a terminal
+
+    return f"ciao-{secrets.token_hex(8)}"
 
 
 class TerminalBar:

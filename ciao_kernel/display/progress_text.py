@@ -35,6 +35,13 @@ def html(event: Progress) -> str:
     return f'<div style="{_LINE}">{bar}{escape(line(event))}</div>'
 
 
+def notice_html(text: str) -> str:
+    """Return the sentence that a step begins with as HTML, as high as the step's line."""
+    from html import escape
+
+    return f'<div style="{_LINE}">{escape(visible(text))}</div>'
+
+
 def announcement(event: Progress) -> str:
     """Return a text that stays true where an output is never updated."""
     return f"{visible(event.step)} …"

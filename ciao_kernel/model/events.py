@@ -31,6 +31,9 @@ class Notice:
     """One sentence for the user that is not part of a log."""
 
     text: str
+    step: str = ""
+    """The step that begins with it: its progress replaces the sentence where an output can be
+    updated."""
 
 
 class Unit(StrEnum):

@@ -33,6 +33,7 @@ class Step:
         name: What is done, for the begin of a line; no other step has it at the same time.
         timed: Report the time alone while no amount is known. Otherwise nothing is reported
             before the first amount, and the time begins with it.
+        announced: A notice of it is shown: its end is reported even if it comes soon.
         later: Starts the timer; None: the running loop.
         clock: Seconds, monotonic.
     """
@@ -43,10 +44,11 @@ class Step:
         name: str,
         *,
         timed: bool = True,
+        announced: bool = False,
         later: Later | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._emit, self._timed = emit, timed
+        self._emit, self._timed, self._announced = emit, timed, announced
         self._later, self._clock = later, clock
         self._name = name
         # A tuple is made quickly: for a layer that is sent, once for every 16 KiB.
@@ -83,7 +85,7 @@ class Step:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._reported is not None:
+        if self._announced or self._reported is not None:
             self._emit(replace(self._now(), over=True, failed=kind is not None))
 
     def _now(self) -> Progress:

@@ -78,9 +78,11 @@ async def prepare(
 
     async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
         if not _is_made(folder):
-            emit(Notice(f"installing {wanted.label} …"))
+            name = f"installing {wanted.label}"
+            emit(Notice(f"{name} …", name))
             try:
-                await _make(python, folder, (sites, more), wanted, emit, lock)
+                with Step(emit, name, announced=True) as step:
+                    await _make(python, folder, (sites, more), wanted, emit, lock, step)
             except BaseException as error:
                 await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
                 if isinstance(error, OSError):
@@ -134,6 +136,7 @@ async def _make(
     wanted: Requirements,
     emit: Emit,
     lock: Lock,
+    step: Step,
 ) -> None:
     from packaging.utils import canonicalize_name
 
@@ -169,16 +172,15 @@ async def _make(
         # Requirement lines may contain a password, so the files are temporary.
         with tempfile.TemporaryDirectory(prefix="ciao-pip-") as place:
             options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
-            with Step(emit, f"installing {wanted.label}") as step:
-                progress = PipProgress(step)
-                try:
-                    command = [sys.executable, *install, *options]
-                    await pip.run(command, wanted.index, say, lock, progress)
-                except pip.Failed as error:
-                    if not (error.unfit and pip.is_usable([*more, *sites])):
-                        raise
-                    # It may be too old to tell its progress to a program.
-                    await pip.run([python, *install, *options], wanted.index, say, lock)
+            progress = PipProgress(step)
+            try:
+                command = [sys.executable, *install, *options]
+                await pip.run(command, wanted.index, say, lock, progress)
+            except pip.Failed as error:
+                if not (error.unfit and pip.is_usable([*more, *sites])):
+                    raise
+                # It may be too old to tell its progress to a program.
+                await pip.run([python, *install, *options], wanted.index, say, lock)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))

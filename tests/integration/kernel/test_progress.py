@@ -36,6 +36,7 @@ def test_an_installation_has_a_bar_that_becomes_a_line(kernel: Any, index: Index
     index.stall.set()
     done = kernel.finish(request)
     assert done.status == "ok", done.of("error")
+    assert "installing app" not in done.text  # the bar has taken the sentence's place
     first, *updates = bars(done)
     assert first[0] == "display_data"
     assert first[1]["text/plain"] == "installing app …"

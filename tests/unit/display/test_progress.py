@@ -108,6 +108,22 @@ def test_a_step_has_one_output_with_few_updates_and_a_last_line() -> None:
     assert recorder.shown[-1][1] != first[1]
 
 
+def test_the_line_of_a_step_replaces_the_sentence_that_it_began_with() -> None:
+    recorder = Recorder()
+    display = NotebookDisplay(recorder, Settings())
+    display.show(Notice("before"))
+    display.show(Notice("installing app …", "installing app"))
+    display.show(Progress("installing app", 1.0))
+    display.show(Notice("[pip] Collecting app"))
+    display.show(Progress("installing app", 3.0, over=True))
+    assert recorder.text == "before\n[pip] Collecting app\n"
+    (begun, place, update), *_, (over, same, updated) = recorder.shown
+    assert begun["text/plain"] == "installing app …"
+    assert "installing app …</div>" in begun["text/html"]
+    assert over["text/plain"] == "installing app: done in 3s"
+    assert (same, update, updated) == (place, False, True)
+
+
 def test_nothing_of_a_failed_step_stays() -> None:
     recorder = Recorder()
     bars = NotebookBars(recorder)

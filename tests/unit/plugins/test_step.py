@@ -68,6 +68,17 @@ def test_a_short_step_is_not_reported(loop: Loop, told: list[Progress]) -> None:
     assert told == []
 
 
+def test_the_end_of_an_announced_step_is_reported_even_soon(
+    loop: Loop, told: list[Progress]
+) -> None:
+    with step(loop, told, announced=True):
+        loop.run(0.5)
+    assert told == [Progress("pushing", 0.5, over=True)]
+    with pytest.raises(ValueError, match="bad"), step(loop, told, announced=True):
+        raise ValueError("bad")
+    assert (told[-1].over, told[-1].failed) == (True, True)
+
+
 def test_a_long_step_is_reported_until_its_end(loop: Loop, told: list[Progress]) -> None:
     with step(loop, told) as one:
         one.at(10, 100, detail="a layer")
