@@ -178,7 +178,7 @@ class AppendBuilder:
         change = Change(env=(("PYTHONPATH", path),))
         appended = await work.append(base, [layer], change)
         if not appended.unchanged:
-            work.say(f"packages are in {appended.image}")
+            work.say(f"packages are in {appended.image.name}")
         return appended.image, path
 
 

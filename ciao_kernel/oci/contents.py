@@ -41,6 +41,8 @@ _GLIBC_RELEASE = re.compile(rb"GNU C Library [^\n]{0,200}release version (2\.\d{
 """What glibc says when it is run as a program."""
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
+_SAID_FROM = 20 << 20
+"""Bytes of layers from which it is said that they are read."""
 _LARGEST = 64 << 20
 """Bytes of a file in the cache: the names in one layer."""
 _LONGEST = 4096
@@ -69,7 +71,7 @@ def installed(
         repository: Repository of the image.
         image: The image.
         cache: Folder for the results; its owner prunes the subfolder :data:`CACHE`.
-        emit: Called with a message before a large layer is read.
+        emit: Called with a message before much is read.
         python: The interpreter, as the replicas start it: a command or a path.
         on_progress: Called for each received piece; an exception that it raises ends the work.
 
@@ -77,23 +79,32 @@ def installed(
         Unreadable: The contents of a layer cannot be read.
         RegistryFault: A layer cannot be downloaded.
     """
-    names: dict[str, str] = {}
-    for layer in image.manifest["layers"]:
-        digest = str(layer["digest"])
-        cached = cache / CACHE / f"{digest.removeprefix('sha256:')}.json"
+    known: dict[Path, dict[str, str]] = {}
+    missing: dict[Path, dict[str, Any]] = {}
+    layers = [(_place(cache, layer), layer) for layer in image.manifest["layers"]]
+    for cached, layer in layers:
         disk_cache.used(cached)
         found = _read(cached)
         if found is None:
-            size = int(layer.get("size") or 0)
-            if size > 20 << 20:
-                emit(
-                    f"reading the packages of {repository.reference.name}, once "
-                    f"({size / 1e6:,.0f} MB) …"
-                )
-            found = _names(repository, layer, on_progress)
-            _keep(cached, found)
-        names = _over(names, found)
+            missing[cached] = layer
+        else:
+            known[cached] = found
+    size = sum(int(layer.get("size") or 0) for layer in missing.values())
+    if size > _SAID_FROM:
+        name = repository.reference.name
+        emit(f"reading the packages of {name}, once ({size / 1e6:,.0f} MB) …")
+    for cached, layer in missing.items():
+        known[cached] = _names(repository, layer, on_progress)
+        _keep(cached, known[cached])
+    names: dict[str, str] = {}
+    for cached, _ in layers:
+        names = _over(names, known[cached])
     return choose(names, image.env, python, image.user)
+
+
+def _place(cache: Path, layer: dict[str, Any]) -> Path:
+    """Return the file with what is known of a layer."""
+    return cache / CACHE / f"{str(layer['digest']).removeprefix('sha256:')}.json"
 
 
 def _read(cached: Path) -> dict[str, str] | None:

@@ -97,6 +97,22 @@ def test_packages_are_found(
     assert sum("/blobs/" in line for line in fake.lines()) == 1  # the config
 
 
+def test_it_is_said_once_how_much_is_read(serve: Serve, user: Make, tmp_path: Path) -> None:
+    fake = serve(auth="token")
+    push(fake, layer(25_000_000))
+    kernel = user(fake)
+    base = parse(f"{fake.host}/bases/python:1")
+    image = kernel.appender.inspect(base, Platform())
+    (first,) = image.manifest["layers"]
+    second = {"mediaType": "layer", **fake.put("bases/python", of_files("f = " + "x" * 25_000_000))}
+    image = replace(image, manifest={**image.manifest, "layers": [first, second, first]})
+    said: list[str] = []
+    for _ in range(2):
+        found = kernel.appender.installed(base, image, tmp_path, said.append)
+        assert found == Installed("3.13", {"numpy": "2.1", "scikit-learn": "1.5"})
+    assert said == [f"reading the packages of {fake.host}/bases/python, once (50 MB) …"]
+
+
 SAYS = "GNU C Library (Debian GLIBC 2.36-9+deb12u10) stable release version 2.36."
 
 
