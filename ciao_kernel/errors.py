@@ -276,6 +276,8 @@ class JobFailed(JobError):
         self.repeats = repeats or {}
         self.others = ""
         """Line of ``traceback`` that names other replicas with the same error."""
+        self.exceptions: Mapping[Any, str] = {}
+        """The line that names the exception, of each replica that ended with a traceback."""
         self.on_screen = False
         """The user sees ``traceback`` already, directly above, except for that line."""
 

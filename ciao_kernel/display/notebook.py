@@ -162,6 +162,7 @@ class NotebookDisplay:
     def conclude(self, error: JobFailed) -> bool:
         """Show all lines and curves so far; lines that the error repeats are one line."""
         if self._table is not None:
+            self._table.note_exceptions(error.exceptions)
             self._lines.let_go(error.repeats)
             self._concluded = True  # what comes now is behind the error
             self._safely(self._lines.finish)

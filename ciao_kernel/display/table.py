@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ciao_kernel.display.line_rate import LineRate
@@ -109,6 +109,7 @@ class Table:
         self._now = now
         self._progress = progress_of(job, clock)
         self._last: dict[Replica, bytes] = {}
+        self._exceptions: Mapping[Replica, str] = {}
         self._usage = UsageCells(job, wanted=usage)
         self._rates: dict[Replica, LineRate] = {}
         self._drawn: list[LineRate] = []
@@ -130,6 +131,13 @@ class Table:
     def note_usage(self, report: UsageReport) -> None:
         """Note what replicas use."""
         self._usage.note(report)
+
+    def note_exceptions(self, known: Mapping[Replica, str]) -> None:
+        """Show, as the last lines of replicas, the exceptions that ended them.
+
+        What torchrun and the interpreter write behind them tells less.
+        """
+        self._exceptions = known
 
     def title(self) -> str:
         """Return the line of the job: ``tensorflow-x7k2f: Running``, and how far it is."""
@@ -251,8 +259,9 @@ class Table:
         return self._rates.setdefault(replica, LineRate(self._clock))
 
     def _row(self, one: ReplicaStatus) -> Row:
-        last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1]
-        text = visible(plain(last.decode("utf-8", "replace")).strip().expandtabs(1))
+        last = self._last.get(one.replica, b"").rsplit(b"\n", 1)[-1].decode("utf-8", "replace")
+        said = self._exceptions.get(one.replica, last)
+        text = visible(plain(said).strip().expandtabs(1))
         self._drawn.append(self._rate(one.replica))
         rate = self._drawn[-1].value()
         self._grows |= bool(self.job.created) and not one.state.over

@@ -140,6 +140,8 @@ class TerminalDisplay:
     def conclude(self, error: JobFailed) -> bool:
         """Return whether the window still shows the traceback above the table and the error."""
         table, live = self._table, self._live
+        if table is not None:
+            table.note_exceptions(error.exceptions)
         replica = next(iter(error.repeats), None)
         # A window shows this stream and the error; a file or a pipe may have only one of them.
         if table is None or live is None or replica is None or not sys.stderr.isatty():

@@ -63,6 +63,7 @@ def explain(failure: Failure) -> JobFailed:
     hint = hints.hint(failure, lines, trace, ended[replica], message)
     error = JobFailed(message, hint, job=job.name, traceback=tuple(shown), repeats=repeats)
     error.others = others
+    error.exceptions = {one: its.error for one, its in found.items()}
     return error
 
 

@@ -654,6 +654,24 @@ def test_the_last_lines_of_a_failed_job_stand_before_its_error() -> None:
     asyncio.run(main())
 
 
+def test_the_last_line_of_a_failed_replica_is_its_exception() -> None:
+    async def main() -> None:
+        display, recorder = made()
+        display.begin(JOB, ())
+        display.show(output(ONE, "W1130 16:12:02 torch/distributed behind"))
+        display.show(output(TWO, "its own last line"))
+        display.show(status(State.FAILED, State.FAILED, decided=True))
+        error = JobFailed("it failed")
+        error.exceptions = {ONE: "RuntimeError: bad batch"}
+        display.conclude(error)
+        await display.end()
+        assert "<code>RuntimeError: bad batch</code>" in recorder.html
+        assert "<code>its own last line</code>" in recorder.html
+        assert "W1130" not in recorder.html
+
+    asyncio.run(main())
+
+
 def test_the_curves_of_a_failed_job_stand_before_its_error() -> None:
     async def main() -> None:
         display, recorder = made(lines=1)

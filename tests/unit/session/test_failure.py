@@ -1061,6 +1061,13 @@ def test_a_program_that_did_not_start_is_explained(word: str) -> None:
     assert error.message == f"worker-0 did not start: {why}."
 
 
+def test_the_exceptions_of_all_replicas_are_known() -> None:
+    logs = {"worker-0": python("1/0") + "E1130 torch/distributed: failed\n", "worker-1": "fine\n"}
+    assert failed(logs, codes={"worker-1": 1}).exceptions == {
+        Replica("worker", 0): "ZeroDivisionError: division by zero"
+    }
+
+
 def test_a_deadline_needs_no_replica() -> None:
     error = failed({}, by="", message="the job ran longer than its deadline of 5 s.")
     assert error.message == "the job ran longer than its deadline of 5 s."
