@@ -12,6 +12,7 @@ from ciao_kernel.errors import SourceError
 from ciao_kernel.magics import header, ipython_lines
 from ciao_kernel.magics.diagnostics import program_line, shown
 from ciao_kernel.magics.header import Header, Line, Style, Token
+from ciao_kernel.magics.newer_syntax import may_be_newer
 from ciao_kernel.magics.program_text import deliver
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
@@ -195,15 +196,15 @@ def check_body(
         safe, column, _ = program_line(line, table, column)
     raise SourceError(
         message if message.endswith((".", "?", "!")) else message + ".",
-        _hint(message),
+        _hint(message, line.text if line else ""),
         line=number,
         column=column,
         text=safe if line else "",
     )
 
 
-def _hint(message: str) -> str:
-    """Return the remedy for a syntax error, by Python's message."""
+def _hint(message: str, line: str) -> str:
+    """Return the remedy for a syntax error, by Python's message and the line; "" without one."""
     if _ASYNC.search(message):  # a plain cell may await below no function
         return (
             "A job runs plain Python: put the code into a coroutine, such as `async def main()`, "
@@ -211,6 +212,8 @@ def _hint(message: str) -> str:
         )
     if message.endswith("outside function"):
         return "A job runs plain Python: put the line into a function, or leave it out."
+    if not may_be_newer(message, line):
+        return ""
     return (
         f"{_OWN}, the kernel's, cannot compile the cell. If the replicas have a newer one that "
         "can, name it: %python=python3…."
