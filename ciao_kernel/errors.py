@@ -244,6 +244,10 @@ class RegistryFault(BackendError):
         self.passing = passing
 
 
+class RegistryUnreachable(RegistryFault):
+    """This machine has no connection to a registry; another network may have one."""
+
+
 class JobError(CiaoError):
     """The job was accepted, but did not succeed."""
 

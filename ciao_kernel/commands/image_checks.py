@@ -9,7 +9,7 @@ from ciao_kernel.background import in_thread
 from ciao_kernel.commands.finding import Finding
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import for_terminal
-from ciao_kernel.errors import CiaoError, UsageError
+from ciao_kernel.errors import CiaoError, RegistryUnreachable, UsageError
 
 _PATIENCE = 5.0
 """Seconds for all answers: without a network, a name may take minutes to resolve."""
@@ -56,6 +56,9 @@ async def _check(image: str, frameworks: list[str], settings: Settings, patience
         return Finding("note", f"{unchecked}: its registry does not answer", _NODES)
     except UsageError as error:
         return Finding("wrong", error.message.rstrip("."), another)
+    except RegistryUnreachable as error:  # its hint is for who pushes from this machine
+        what = f"{unchecked}: {error.message.rstrip('.')}"
+        return Finding("note", what, f"check the name; {_NODES}")
     except CiaoError as error:
         what = f"{unchecked}: {error.message.rstrip('.')}"
         return Finding("note", what, f"{_NODES}; {for_terminal(error.hint)}")

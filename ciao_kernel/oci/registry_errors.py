@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciao_kernel import retry_after
-from ciao_kernel.errors import RegistryFault
+from ciao_kernel.errors import RegistryFault, RegistryUnreachable
 
 BROKEN = frozenset({500, 502, 503, 504})
 _FULL = re.compile(
@@ -121,18 +121,18 @@ def unreachable(error: Exception, asker: Requester) -> RegistryFault:
             f"If that is intended: `%ciao config plainRegistries+={host}`.",
         )
     if "ame or service not known" in text or re.search("name ?resolution", text, re.IGNORECASE):
-        return RegistryFault(
+        return RegistryUnreachable(
             f"the name of the registry {host} cannot be resolved here.",
             "Is it right? Both this machine and the nodes must be able to resolve it.",
         )
     if isinstance(error, requests.exceptions.ProxyError):
-        return RegistryFault(
+        return RegistryUnreachable(
             f"the registry {host} cannot be reached through the proxy.",
             "HTTPS_PROXY and HTTP_PROXY name the proxy; NO_PROXY lists hosts to reach without it.",
         )
     if isinstance(error, requests.Timeout):
         why_not = "no answer" if isinstance(error, requests.ConnectTimeout) else "it sent no data"
-        return RegistryFault(
+        return RegistryUnreachable(
             f"the registry {host} does not answer: {why_not}.",
             "Is it up, and can this machine reach it?",
         )
@@ -141,7 +141,7 @@ def unreachable(error: Exception, asker: Requester) -> RegistryFault:
         why = "nothing listens there"
     elif _CUT.search(text):
         why = "it closed the connection"
-    return RegistryFault(
+    return RegistryUnreachable(
         f"the registry {host} does not answer: {why}.",
         "Is it up, and can this machine reach it?",
         # Other errors are permanent, for example an invalid address.

@@ -70,6 +70,14 @@ def test_what_only_the_nodes_can_tell_is_a_note() -> None:
     assert "requires authentication" in notes[0].what
     assert "nothing listens there" in notes[1].what
     assert all("only the nodes must be able to pull it" in one.fix for one in notes)
+    assert notes[1].fix == "check the name; only the nodes must be able to pull it"
+
+
+@pytest.mark.usefixtures("own_home")
+def test_a_name_that_this_machine_cannot_resolve_has_one_remedy() -> None:
+    (note,) = checked(tensorflow="registry.invalid/a:1")
+    assert "the name of the registry registry.invalid cannot be resolved here" in note.what
+    assert note.fix == "check the name; only the nodes must be able to pull it"
 
 
 def test_a_name_that_is_no_image_is_wrong() -> None:
