@@ -277,7 +277,14 @@ class Session:
             display,
             follow,
             since,
-            lambda status, tails: judge(job, status, tails, folder, backend.describe_leftovers),
+            lambda status, tails: judge(
+                job,
+                status,
+                tails,
+                folder,
+                backend.describe_leftovers,
+                registry=self.settings.registry,
+            ),
             NOBODY if ended else watchers(job, backend, display.show, self.settings, console),
             ended.events() if ended else None,
         )

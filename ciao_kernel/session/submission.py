@@ -106,7 +106,14 @@ async def _run_to_end(
         display,
         spec.follow,
         judge=lambda status, tails: judge(
-            shown, status, tails, folder, describe_leftovers, variables, watched.after_kill
+            shown,
+            status,
+            tails,
+            folder,
+            describe_leftovers,
+            variables,
+            watched.after_kill,
+            session.settings.registry,
         ),
         watched=watched,
     )

@@ -25,3 +25,5 @@ class Failure:
     """The notebook's variables, to find those that the job missed."""
     after_kill: Callable[[Replica], str] = lambda _: ""
     """Returns what a replica that was killed for its memory needs, "" if unknown."""
+    registry: str = ""
+    """The setting: where images that ciao makes are pushed; "" if it names none."""

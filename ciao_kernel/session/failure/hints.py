@@ -12,6 +12,7 @@ from typing import Any
 
 from ciao_kernel.delivery.input.imports import CELL, TEXT
 from ciao_kernel.delivery.input.variables import storable_names
+from ciao_kernel.magics import stored_header
 from ciao_kernel.magics.directives import inputs
 from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.shell_words import quote
@@ -77,7 +78,7 @@ def hint(
         image_hint(failure.status.reason, message, job)
         or python_hint(shown, trace.error if trace else shown[-1], job)
         or _missing_file(text, folder, job)
-        or _missing_module(end, folder, job)
+        or _missing_module(end, folder, failure)
         or _missing_name(end, failure.variables, job)
         or _missing_input(end, text)
         or _keras(text)
@@ -127,7 +128,8 @@ def _missing_file(text: str, folder: Path, job: Job) -> str:
     return ""
 
 
-def _missing_module(text: str, folder: Path, job: Job) -> str:
+def _missing_module(text: str, folder: Path, failure: Failure) -> str:
+    job = failure.job
     names = re.findall(r"ModuleNotFoundError: No module named '([^'\n]+)'", text)
     if not names:
         return ""
@@ -141,7 +143,10 @@ def _missing_module(text: str, folder: Path, job: Job) -> str:
     near = "" if known else similar(top)
     question = f"Did you mean {near}? " if near else ""
     if job.on_cluster:
+        named = failure.registry or "registry" in stored_header.names(job.header)
         advice = f"Add %packages={package}{unsure}, or choose an image that has it with %image."
+        if not named:
+            advice += " %packages also needs a registry for the new image: %registry=HOST/PATH."
     else:
         advice = (
             f"Add %packages={package}{unsure}, which installs it for this job, or name a Python "

@@ -19,6 +19,7 @@ def judge(
     describe_leftovers: Callable[[Job], str] | None,
     variables: Mapping[str, Any] | None = None,
     after_kill: Callable[[Replica], str] = lambda _: "",
+    registry: str = "",
 ) -> JobError | None:
     """Return the error that a cell ends with, or None if its job succeeded or runs on.
 
@@ -31,6 +32,7 @@ def judge(
             removed next.
         variables: The notebook's variables, which the job may have missed.
         after_kill: Returns what a replica that was killed for its memory needs, "" if unknown.
+        registry: The setting: where images that ciao makes are pushed; "" if it names none.
     """
     if status.state is State.STOPPED:
         why = f" ({status.message})" if status.message else ""
@@ -46,7 +48,7 @@ def judge(
     gone = [one for one in status.replicas if describe_leftovers is None or not _exists(one.log)]
     known = tuple(replace(one, log="") if one in gone else one for one in status.replicas)
     status = replace(status, replicas=known)
-    return explain(Failure(job, status, tails, folder, variables or {}, after_kill))
+    return explain(Failure(job, status, tails, folder, variables or {}, after_kill, registry))
 
 
 def _exists(log: str) -> bool:

@@ -1344,6 +1344,24 @@ def test_hints_on_a_cluster_are_about_pods(said: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "registry", "told"),
+    [
+        ("", "", True),
+        ("%registry=r.example/team/cells\n", "", False),
+        ("", "r.example/team/cells", False),
+    ],
+)
+def test_packages_on_a_cluster_need_a_registry(header: str, registry: str, told: bool) -> None:
+    said = VICTIM.format("ModuleNotFoundError: No module named 'einops'")
+    job = replace(ON_CLUSTER, header=header)
+    one = ReplicaStatus(replica("worker-0"), State.FAILED, 0.0, 1)
+    status = Status(State.FAILED, (one,), decided_by=replica("worker-0"))
+    tails = {replica("worker-0"): said.encode()}
+    hint = explain(Failure(job, status, tails, Path("/nowhere"), registry=registry)).hint
+    assert ("%registry=HOST/PATH" in hint) is told
+
+
+@pytest.mark.parametrize(
     ("by", "header", "hint"),
     [
         (
