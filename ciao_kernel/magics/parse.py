@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ciao_kernel.errors import SpecError, UsageError
-from ciao_kernel.magics import any_language, body, diagnostics, header, placeholders, spec_reader
+from ciao_kernel.magics import (
+    any_language,
+    body,
+    diagnostics,
+    header,
+    loops,
+    placeholders,
+    spec_reader,
+)
 from ciao_kernel.magics.header import Line, Style, Token
 from ciao_kernel.magics.program_text import deliver
 from ciao_kernel.magics.scanned_cell import ScannedCell, scan
@@ -82,6 +90,8 @@ def parse(
     body.check_text(text, table)
     if isinstance(cell, str):
         cell = scan(text, table, style)
+    if cell.behind_blanks:
+        raise loops.error(cell.behind_blanks, table)
     # The name of the framework, by which the text is read, may be a variable.
     tokens, notes = placeholders.expand(cell.header.tokens, variables)
     free = any_language.applies(tokens, table, default_framework)
@@ -98,6 +108,7 @@ def parse(
     code = deliver(text, tokens, cell.style)
     compiles = check_syntax and spec.python is None
     body.check_body(text, code, cell.header, table, cell.style, compiles=compiles)
+    notes = (*notes, *loops.notices(code, cell.below))
     return Parsed(spec, code, tokens, table, notes)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ciao_kernel.magics import body, header
-from ciao_kernel.magics.header import Header, Style, Token
+from ciao_kernel.magics import body, header, loops
+from ciao_kernel.magics.header import Header, Line, Style, Token
 from ciao_kernel.magics.table import Table
 
 Scanner = Callable[[str, Table, Style], Header]
@@ -25,6 +25,8 @@ class ScannedCell:
     header: Header
     below: tuple[Token, ...]
     """Directives below the header, as the first ciao allowed them in a cell."""
+    behind_blanks: Line | None = None
+    """First line with a directive behind blanks, of a cell with no other: an error."""
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -55,7 +57,8 @@ def scan_job(
 
     A job has a directive in its header or starts with ``%%ciao``. A cell with all directives below
     code is also a job, as in the first ciao, but only if a directive is in the position of a
-    statement, never inside a string.
+    statement, never inside a string. So is one whose directives are behind blanks: its error is
+    the parser's.
 
     Args:
         text: The cell or file.
@@ -69,7 +72,9 @@ def scan_job(
     marked = bool(head.tokens) or header.is_cell_magic(text)
     # Names are compared first: to find the positions of statements, the whole cell is compiled.
     if not marked and not any(map(table.find, body.directive_names_below(text, head))):
-        return None
+        # IPython's error would say that there is no magic of that name.
+        line = loops.behind_blanks(text, head, table)
+        return ScannedCell(text, style, head, (), line) if line else None
     below = body.below(text, head)
     if marked or any(token.equals and table.find(token.name) for token in below):
         return ScannedCell(text, style, head, below)

@@ -161,7 +161,6 @@ def test_a_cell_of_another_magic_is_that_magics_alone(magic: str) -> None:
         "x = 5 \\\n%worker==2",
         "x = {'a': 1,\n%framework=tensorflow\n",
         "'unclosed\n%worker=2\n",
-        "x = 1\n  %worker=2\n",
         "x = \\\n%worker=2\n",
         "x = 1\n%worker 2\n",
         "x = 1\n%wroker=2\n",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ciao_kernel.errors import DirectiveError
+from ciao_kernel.errors import DirectiveError, SourceError
 from ciao_kernel.jupyter import cells
 from ciao_kernel.magics import header, parse
 from ciao_kernel.magics.header import Header, Style
@@ -69,3 +69,62 @@ def test_errors_of_a_scanned_cell_name_the_line() -> None:
     with pytest.raises(DirectiveError) as caught:
         parse.parse(job, TABLE)
     assert caught.value.line == 2
+
+
+LOOP = "for lr in (0.001, 0.01):\n%framework=python\n%worker=1\n%args=0.1\n    print(lr)\n"
+
+
+def test_a_loop_around_directives_is_told_to_run_in_one_job() -> None:
+    (note,) = parse.parse(LOOP, TABLE).notes
+    assert note.startswith("the loop of line 1 (`for lr in (0.001, 0.01):`) runs in the replicas")
+    assert "`%ciao run FILE --detach --args {lr}`" in note
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import os\n%framework=python\nfor x in y:\n    print()\n", 0),
+        ("for x in y:\n    print()\n%framework=python\n", 0),
+        ("%framework=python\nfor x in y:\n    print()\n", 0),
+        ("while True:\n    x = 1\n%framework=python\n    break\n", 1),
+        ("for a, b in y:\n    for c in b:\n%framework=python\n        print()\n", 1),
+        ("def f():\n    for x in y:\n%framework=python\n%worker=1\n        print()\n", 1),
+        ("if x:\n%framework=python\n    print()\n", 0),
+    ],
+)
+def test_only_a_loop_around_directives_is_told(text: str, told: int) -> None:
+    assert len(parse.parse(text, TABLE).notes) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for lr in rates:\n    %framework=python\n    %args={lr}\n    print()\n",
+        "import os\n\t%worker=2\n",
+        "%time f()\nfor lr in rates:\n    !ls 'x\n    %framework=python\n",
+    ],
+)
+def test_directives_behind_blanks_are_one_error_that_names_the_loop_of_a_sweep(text: str) -> None:
+    job = scan_job(text, TABLE)
+    assert job is not None
+    with pytest.raises(SourceError, match="begin in the first column") as caught:
+        parse.parse(job, TABLE)
+    assert text.splitlines()[caught.value.line - 1].lstrip().startswith(("%framework", "%worker"))
+    assert "%ciao run FILE --detach --args" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = '''\n    %worker=2\n'''",
+        "x = (a\n    %worker==2)",
+        "x = a \\\n    %worker",
+        "if x:\n    %time f()\n    %wroker=2\n",
+        "if x:\n    %worker 2\n",
+        "%%bash\nif x\n    %worker=2\n",
+        "\n%%writefile x.py\nif x\n    %worker=2\n",
+        "for lr in rates:\n    %ciao run x.py --args {lr}\n",
+    ],
+)
+def test_what_only_looks_like_directives_behind_blanks_is_a_plain_cell(text: str) -> None:
+    assert scan_job(text, TABLE) is None
