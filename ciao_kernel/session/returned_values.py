@@ -59,22 +59,34 @@ def _run(job: Job) -> Job | None:
 def _of_values(job: Job, status: Status, names: Sequence[str]) -> Iterator[str]:
     replica, values = results.of_job(job, status)
     if replica is None:
-        yield (
-            f"no values came back for %output: when the program ended it had no variable "
-            f"{' or '.join(names)}, it ended by a signal or os._exit, or its Python is older than "
-            "3.8."
-        )
+        yield f"no values came back for %output: {_why_none(status, names)}."
         if job.on_cluster and len(names) > _MANY:
             yield (
                 f"%output: more than some {_MANY} variables may be too many for the message of a "
                 "pod; collect them in a dict."
             )
         return
+    if not values.given:
+        told = [values.fault(name) for name in values.names[:_LISTED]]
+        yield f"no values came back for %output: {' '.join(told)}"
+        return
     if found := ", ".join(values):
         yield f"brought back from {replica}: {found} (_job.result, or the files in {values.place})"
     for name in values.names:
         if text := values.fault(name) or values.note(name):
             yield f"%output: {text}"
+
+
+def _why_none(status: Status, names: Sequence[str]) -> str:
+    """Return why a program has told nothing of its variables, which it does at its end."""
+    codes = {one.replica: one.exit_code for one in status.replicas}
+    code = codes.get(status.decided_by) if status.decided_by else None
+    if code is not None and code > 0:  # its error is shown
+        return f"the program failed before it could give back {' or '.join(names)}"
+    return (
+        f"when the program ended it had no variable {' or '.join(names)}, it ended by a signal or "
+        "os._exit, or its Python is older than 3.8"
+    )
 
 
 def _of_events(job: Job, folder: str, tries: int) -> Iterator[str]:

@@ -363,3 +363,87 @@ def test_many_small_values_come_whether_or_not_larger_ones_would_be_files(
     assert came[1] == came[0]
     assert len(came[0]) == count
     assert not (folder / ".ciao-values").exists()
+
+
+def absent(folder: Path, code: str, names: str = "value", target: str = "") -> results.Results:
+    (folder / "program.py").write_text(code)
+    run(folder, str(folder / "program.py"), target=target, **{NAMES: names})
+    return results.Results(folder / "values")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("values = 1", "value did not exist when the program ended. Did you mean values?"),
+        ("import os as values", "value did not exist when the program ended."),
+        (
+            "import os\nos.mkdir('value')\nos.chdir('/')",
+            "there is a folder value, and no variable: write `%output=value/`.",
+        ),
+        (
+            "open('value', 'w').close()",
+            "there is a file value, and no variable: write `%output=./value`.",
+        ),
+        (
+            "values = 1\nimport no_such_module",
+            "value did not exist when the program ended by ModuleNotFoundError.",
+        ),
+        (
+            "values = 1\nraise SystemExit(3)",
+            "value did not exist when the program ended. Did you mean values?",
+        ),
+    ],
+)
+def test_of_a_missing_variable_it_is_told_what_the_program_had(
+    folder: Path, code: str, told: str
+) -> None:
+    found = absent(folder, code)
+    assert found.arrived
+    assert not found.given
+    assert found.fault("value") == told
+
+
+def test_a_pod_tells_it_in_the_room_that_is_left(folder: Path, tmp_path: Path) -> None:
+    message, code = folder / "message", "values, other = 1, 'x' * {}\n"
+    absent(folder, code.format(10), "value other", str(message))
+    assert values_message.unpack(message.read_text(), tmp_path / "some")
+    assert results.Results(tmp_path / "some").fault("value").endswith("Did you mean values?")
+    absent(folder, code.format(2960), "value other", str(message))
+    assert message.stat().st_size <= 4096
+    assert values_message.unpack(message.read_text(), tmp_path / "full")
+    full = results.Results(tmp_path / "full")
+    assert len(full["other"]) == 2960
+    assert full.fault("value") == "value did not exist when the program ended."
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("raise ValueError\n", None),  # the end of the log is the message then
+        ("open('message', 'w').write('mine')\n", "mine"),
+    ],
+)
+def test_a_program_without_values_keeps_its_own_message(
+    folder: Path, code: str, left: str | None
+) -> None:
+    message = folder / "message"
+    absent(folder, code, target=str(message))
+    assert (message.read_text() if message.exists() else None) == left
+
+
+def test_a_model_has_a_remedy(folder: Path) -> None:
+    for library, name in (("sklearn", "BaseEstimator"), ("torch", "Module")):
+        (folder / f"{library}.py").write_text(f"class {name}: pass\n")
+    found = absent(
+        folder,
+        "import sklearn, torch\nclass Own(torch.Module): pass\n"
+        "class Tree(sklearn.BaseEstimator): pass\n"
+        "net, clf, deep = Own(), Tree(), [open(__file__)]\n",
+        "net clf deep",
+    )
+    assert found.fault("clf") == (
+        "clf, a Tree, cannot come back: no file format stores a Tree: save it by "
+        "`joblib.dump(clf, 'clf.joblib')`, and write `%output=clf.joblib`."
+    )
+    assert "`torch.save(net.state_dict(), 'net.pt')`" in found.fault("net")
+    assert found.fault("deep").endswith("no file format stores a TextIOWrapper.")

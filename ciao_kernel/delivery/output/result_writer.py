@@ -35,6 +35,8 @@ _LAYOUT = 500
 """Characters that a message has for the layout of a value."""
 _DIGEST = 16
 """Characters of a digest in the message."""
+_MODELS = (("torch", "Module"), ("keras", "Model"), ("sklearn", "BaseEstimator"))
+"""Classes of models, which are no values but can be saved to a file, with their libraries."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -59,7 +61,11 @@ def register(here: str) -> None:
         os.remove(index)  # of an earlier try
     if os.path.isdir(os.environ.get(FILES, "")):
         importlib.import_module("shutil").rmtree(os.environ[FILES], ignore_errors=True)  # the same
-    atexit.register(_write, os.getpid(), here)
+    try:
+        folder = os.getcwd()  # the program may change it
+    except OSError:
+        folder = ""
+    atexit.register(_write, os.getpid(), here, folder)
 
 
 def _is_program() -> bool:
@@ -80,16 +86,20 @@ def _has_first_rank() -> bool:
     )
 
 
-def _write(process: int, here: str) -> None:
+def _write(process: int, here: str, folder: str) -> None:
     names = os.environ.get(NAMES, "").split()
     variables = vars(sys.modules["__main__"])
     found = {name: variables[name] for name in names if name in variables}
     target = os.environ.get(TARGET, "")
     # A forked process ends by itself. A launcher of processes has removed the names.
-    if os.getpid() != process or not found or not target:
+    if os.getpid() != process or not names or not target:
         return
     is_pod = not os.path.isdir(target)
     sys.path.insert(0, here)
+    facts = _facts([name for name in names if name not in found], variables, folder)
+    if is_pod and not found and ("raised" in facts or not _is_free(target)):
+        sys.path.remove(here)
+        return  # the message stays that of the program, or becomes the end of its log
     formats = importlib.import_module("ciao_value_formats")
     layouts = importlib.import_module("ciao_value_layouts")
     losses = importlib.import_module("ciao_parquet_losses")
@@ -105,6 +115,8 @@ def _write(process: int, here: str) -> None:
             layout = layouts.layout(suffix, content, levels, unnamed)
         except Exception as error:
             entries[name] = {"type": type(value).__name__, "fault": _reason(error)}
+            if _library(value):
+                entries[name]["library"] = _library(value)
             continue
         file = f"{name}.{suffix}"
         entries[name] = {"type": formats.base_type(type(value)), "file": file, "size": len(data)}
@@ -120,9 +132,31 @@ def _write(process: int, here: str) -> None:
     index = {"names": names, "values": entries}
     if is_pod:
         _shorten(entries, files)
-        _to_message(target, index, files)
+        _to_message(target, index, files, facts)
     else:
-        _to_folder(target, index, files)
+        _to_folder(target, {**index, **facts}, files)
+
+
+def _facts(absent: list[str], variables: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Return what the index has of missing variables; empty if there are none."""
+    if not absent:
+        return {}
+    known = importlib.import_module("ciao_absent_values")
+    facts, raised = known.facts(absent, variables, folder), known.raised()
+    return {"absent": facts, **({"raised": raised} if raised else {})}
+
+
+def _is_free(message: str) -> bool:
+    """Return whether a message can be written in which the program has none of its own."""
+    if os.path.isfile(message):
+        return os.path.getsize(message) == 0
+    return os.path.isdir(os.path.dirname(message))
+
+
+def _library(value: object) -> str:
+    """Return whose model a value is, "" if it is another value: a program may derive its own."""
+    kinds = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(value).__mro__}
+    return next((library for library, name in _MODELS if (library, name) in kinds), "")
 
 
 def _reason(error: Exception) -> str:
@@ -169,9 +203,12 @@ def _to_folder(target: str, index: dict[str, Any], files: dict[str, bytes]) -> N
     os.replace(part, os.path.join(target, INDEX))
 
 
-def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> None:
+def _to_message(
+    target: str, index: dict[str, Any], files: dict[str, bytes], facts: dict[str, Any]
+) -> None:
     """Write what fits, the small values first; a value without data was too large.
 
+    What is known of missing variables gets the room that is left.
     Those become files where they may come back as such: the message has the beginning of a digest.
     """
     folder, replica = os.environ.get(FILES, ""), os.environ.get("CIAO_REPLICA", "")
@@ -195,7 +232,9 @@ def _to_message(target: str, index: dict[str, Any], files: dict[str, bytes]) -> 
         return  # the names alone are too many
     _to_files(folder, entries, files)
     with open(target, "wb") as file:
-        file.write(_message({**index, "values": entries}))
+        told = _message({**index, "values": entries, **facts})
+        alone = _message({**index, "values": entries})
+        file.write(told if len(told) <= _MESSAGE else alone)
 
 
 def _fitting(

@@ -23,12 +23,15 @@ from ciao_kernel.delivery.input import (
     value_layouts,
 )
 from ciao_kernel.delivery.output import (
+    absent_values,
     keeper_program,
     large_values,
+    model_remedies,
     parquet_check,
     result_views,
     result_writer,
 )
+from ciao_kernel.delivery.output.absent_facts import AbsentFacts
 from ciao_kernel.delivery.output.large_values import LargeValues
 from ciao_kernel.delivery.output.result_writer import (
     FILES,
@@ -65,6 +68,7 @@ def with_files(source: Source, spec: JobSpec) -> Source:
         "ciao_parquet_losses.py": parquet_losses,
         "ciao_value_formats.py": value_formats,
         "ciao_value_layouts.py": value_layouts,
+        "ciao_absent_values.py": absent_values,
         "ciao_result_writer.py": result_writer,
     }
     if spec.output_names:
@@ -168,11 +172,14 @@ def of_job(job: Job, status: Status) -> tuple[Replica | None, Results]:
     """
     run = job.warm_run or _newest_run(job)
     first = [status.decided_by] if status.decided_by else []
+    without: tuple[Replica | None, Results] | None = None
     for replica in (*first, *job.replicas):
         found = Results(folder(job.files, replica, run), of_pod=job.on_cluster)
-        if found.arrived:
+        if found.given:
             return replica, found
-    return None, found
+        if found.arrived and without is None:
+            without = replica, found
+    return without or (None, found)
 
 
 def _newest_run(job: Job) -> int:
@@ -203,6 +210,9 @@ class Results(Mapping[str, Any]):
         """What the cell has asked for."""
         self._cut = bool((index or {}).get("cut"))
         self._entries = dict(entries(index or {}))
+        self.given = bool(self._entries) or self._cut
+        """False if the program had none of the variables at its end."""
+        self._facts = AbsentFacts(index or {})
         self._read: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -254,14 +264,15 @@ class Results(Mapping[str, Any]):
             )
         if entry is None:
             return (
-                f"{name} did not exist when the program ended."
+                self._facts.sentence(name)
                 if name in self.names
                 else f"{name} was not asked for: %output={' '.join((*self.names, name))}."
             )
         kind = str(entry.get("type"))[:80]
         if "fault" in entry:
             reason = str(entry["fault"])[:200].rstrip(".")
-            return f"{name}, a {kind}, cannot come back: {reason}."
+            remedy = model_remedies.remedy(name, entry.get("library"))
+            return f"{name}, a {kind}, cannot come back: {reason}{remedy}."
         if not large_values.is_file(name, entry.get("file")) or not self._path(name).is_file():
             return self._absence(name, entry)
         return ""

@@ -82,7 +82,7 @@ def test_a_failed_program_gives_what_it_has_and_the_rest_is_explained(kernel: An
     )
     assert done.status == "error"
     assert "brought back from worker-" in done.text
-    assert "%output: absent did not exist when the program ended." in done.text
+    assert "%output: absent did not exist when the program ended by ValueError." in done.text
     assert (
         "%output: file, a TextIOWrapper, cannot come back: no file format stores a TextIOWrapper."
         in done.text
