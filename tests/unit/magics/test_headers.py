@@ -37,7 +37,9 @@ def code(text: str, style: Style = Style.CELL) -> str:
         ("%worker=2", [(1, "worker", "2")]),
         ("%worker 2", [(1, "worker", "2")]),
         ("%worker = 2  ", [(1, "worker", "2")]),
-        ("%worker=2;", [(1, "worker", "2")]),
+        ("%worker=12;", [(1, "worker", "12")]),
+        ("%worker=12 ;", [(1, "worker", "12")]),
+        (r"%args=a\;", [(1, "args", r"a\;")]),
         ("%worker=", [(1, "worker", "")]),
         ("%worker", [(1, "worker", None)]),
         ("%detach", [(1, "detach", None)]),
@@ -114,6 +116,29 @@ def test_blanks_of_web_pages_do_not_spoil_a_header() -> None:
     assert (joined.count("worker"), joined.asks("worker").cpu) == (2, "1")
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  %worker=2", "  #%worker=2"),
+        ("\t\f%worker=2", "\t\f#%worker=2"),
+        (" \xa0%worker=2", "# \xa0%worker=2"),
+        # Python removes such a mark only at the start of a file.
+        ("\ufeff%worker=2", "#\ufeff%worker=2"),
+    ],
+)
+def test_an_indented_directive_becomes_a_comment_that_python_reads(
+    line: str, expected: str
+) -> None:
+    assert code(f"{HEAD}{line}\nx = 1") == f"#{HEAD}{expected}\nx = 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", [""]), ("a", ["a"]), ("a\n", ["a"]), ("\n\n", ["", ""])]
+)
+def test_behind_the_last_line_end_is_no_line(text: str, expected: list[str]) -> None:
+    assert [line.text for line in header.lines(text)] == expected
+
+
 def test_unicode_outside_the_header_is_untouched() -> None:
     text = HEAD + "# naïve 你好 🚀\nπ = 'ö\u0301%worker=2'\n"
     assert code(text) == "#" + text
@@ -129,6 +154,7 @@ def test_unicode_outside_the_header_is_untouched() -> None:
         ("%%ciao  \r\n%worker=2\r\nx", "#%%ciao  \r\n#%worker=2\r\nx"),
         ("\n \n%%ciao\n%worker=2\nx = 1", "\n \n#%%ciao\n#%worker=2\nx = 1"),
         ("%%ciao\nx = 1\n", "#%%ciao\nx = 1\n"),
+        ("\ufeff%%ciao\n%worker=2\nx = 1\n", "\ufeff#%%ciao\n#%worker=2\nx = 1\n"),
     ],
 )
 def test_cell_magic(text: str, expected: str) -> None:
@@ -275,6 +301,12 @@ def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None
         ("#% worker=3", "a directive has no name.", "Did you mean %worker?"),
         ("#%%worker=3", "a directive has no name.", "Did you mean %worker?"),
         ("# %worker: 3", "a colon follows %worker.", "Write = instead"),
+        ("# % image = a/b", "a directive has no name.", "Did you mean %image?"),
+        ("# %image: a/b", "a colon follows %image.", "Write = instead"),
+        ("# %worker:3", "a colon follows %worker.", "Write = instead"),
+        ("# %cp=3", "unknown directive %cp.", "Did you mean %cpu?"),
+        ("# %worker=1;%xyzzy=3", "unknown directive %xyzzy.", "`%ciao magics` lists"),
+        ("#%worker=1;%xyzzy=3", "unknown directive %xyzzy.", "`%ciao magics` lists"),
     ],
 )
 @pytest.mark.parametrize("place", ["above", "below"])
@@ -324,10 +356,12 @@ def test_a_role_in_a_file_needs_no_equals_sign_and_prose_stays_prose() -> None:
     text = (
         "# %% imports\n# %framework=pytorch\n# %worker 3\n# %memory 1Gi\n# %memory of each\n"
         "# %detach from it\n# %s = a name\n# %unknown\n# %% title = x\n# %config A.b = 'c'\n"
+        "# %args of it\n# %workers of them\n# %p = the power\n"
         "import os\n"
     )
     spec = parse.parse(text, TABLE, style=Style.FILE).spec
     assert (spec.count("worker"), spec.resources.memory, spec.detach) == (3, "1Gi", False)
+    assert spec.args == ()
 
 
 def notes(text: str) -> tuple[str, ...]:
@@ -358,6 +392,7 @@ def test_cell_directives_in_a_file_say_how_it_is_done() -> None:
     with pytest.raises(SourceError, match="%worker is IPython syntax"):
         parse.parse("#%framework=pytorch\nx = 1\n%worker=2\n", TABLE, style=Style.FILE)
     assert not scan_job("%%ciao\nx = 1\n", TABLE, Style.FILE)
+    assert not scan_job("%%ciao\n#%worker=2\nx = 1\n", TABLE, Style.FILE)
 
 
 # ------------------------------------------------------------------------------- what it means
