@@ -271,6 +271,7 @@ def test_what_a_kind_takes_and_what_it_refuses(
         (numeric_types.Duration(), "1h1s", 3601),
         (value_types.Flag(), "yes", True),
         (value_types.Flag(), "1", True),
+        (value_types.Flag(), " ", True),
         (value_types.Flag(), "TRUE", True),
         (value_types.Flag(), "0", False),
         (value_types.Flag(), "' '", None),
