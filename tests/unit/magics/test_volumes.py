@@ -137,6 +137,8 @@ def test_no_replica_has_two_volumes_in_one_folder(text: str, line: int) -> None:
     with pytest.raises(DirectiveError, match="expected a folder of its own") as error:
         roles(text)
     assert error.value.line == line
+    if text.count("%volume") == 2:
+        assert error.value.hint == "Name another folder."
 
 
 def test_the_volumes_that_every_replica_has() -> None:

@@ -1,0 +1,175 @@
+"""What the directives of a header say together, and what is offered for those that are wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.errors import DirectiveError, SourceError, SpecError, UsageError
+from ciao_kernel.magics import parse, spec_reader
+from ciao_kernel.magics.directive import Scope
+from ciao_kernel.magics.header import Style
+from ciao_kernel.model import Checkpoint
+from ciao_kernel.session.plugin_registry import Registry
+
+TABLE = Registry(third_party={}).table
+TF = "%framework=tensorflow\n"
+
+
+def fail(text: str, style: Style = Style.CELL) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        parse.parse(text, TABLE, style=style)
+    return caught.value
+
+
+def options(**values: str) -> UsageError:
+    """The error of options of a command line."""
+    tokens = parse.option_tokens({name: [value] for name, value in values.items()})
+    with pytest.raises(UsageError) as caught:
+        spec_reader.read(tokens, TABLE, "tensorflow")
+    return caught.value
+
+
+# ------------------------------------------------------------------------------- twice, nothing
+
+
+def test_what_is_for_the_job_is_given_once_also_behind_a_role() -> None:
+    error = fail(f"{TF}%worker=1;%python=a\n%python=b\nx")
+    assert error.message == "%python is given twice: a in line 2, b here."
+
+
+def test_values_that_differ_are_not_shown_where_they_may_be_secret() -> None:
+    error = fail(f"{TF}%pushSecret=hunter2\n%pushSecret=b\nx")
+    assert error.message == "%pushSecret is given twice, with different values."
+
+
+def test_a_flag_may_have_an_equals_sign_and_nothing_behind_it() -> None:
+    assert parse.parse(f"{TF}%detach=\nx", TABLE).spec.detach
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("args", "words, quoted as in a shell"),
+        ("python", "the path or the name of a Python interpreter"),
+        ("command", "a program and its arguments, quoted as in a shell"),
+        ("envvar", "KEY=value, quoted as in a shell (several separated by spaces)"),
+    ],
+)
+def test_a_directive_without_a_value_says_which_it_takes(name: str, expected: str) -> None:
+    assert fail(f"{TF}%{name}=\nx").message == f"%{name} has no value: expected {expected}."
+
+
+# -------------------------------------------------------------------------------------- hints
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("%xyzzy=2", "`%ciao magics` lists all directives."),
+        ("%WROKER=2", "Did you mean %worker? `%ciao magics` lists all directives."),
+        ("%CLEAN_POLCY=all", "Did you mean %cleanPolicy? `%ciao magics` lists all directives."),
+        ("%runner=TORCHRUM", "Did you mean %runner=torchrun?"),
+        ("%worker=2 %ps=1", "Write ;% between two directives: %worker=2;%ps=…"),
+        ("%envvar=hunter2 %ps=1", "Write ;% between two directives: %envvar=…;%ps=…"),
+        ("%time x = !ls", "Leave it out: the table shows how long a job takes."),
+        ("%ciao ", "Write %%ciao, or delete the line."),
+    ],
+)
+def test_the_hint_of_a_wrong_line(line: str, hint: str) -> None:
+    assert fail(f"{TF}{line}\nx").hint == hint
+
+
+@pytest.mark.parametrize("line", ["!ls", "%ciao", "%ciao jobs"])
+def test_a_line_for_ipython_in_a_file_has_no_directive_that_is_meant(line: str) -> None:
+    error = fail(f"#%framework=pytorch\n{line}\nx", Style.FILE)
+    assert error.hint == "Move it to a plain cell."
+
+
+def test_a_magic_is_told_before_one_within_its_line() -> None:
+    error = fail(f"{TF}x = 1\n%time y = !ls\n")
+    assert isinstance(error, SourceError)
+    assert (error.column, error.message) == (
+        0, "%time is IPython syntax; a job runs plain Python."
+    )  # fmt: skip
+
+
+def test_of_a_long_magic_only_a_part_is_told() -> None:
+    error = fail(f"{TF}%{'a' * 100} x\nx")
+    assert error.message == f"%{'a' * 58}… is IPython syntax; a job runs plain Python."
+
+
+# ------------------------------------------------------------------------------------ options
+
+
+def test_what_is_for_all_roles_is_an_option_of_its_own() -> None:
+    tokens = parse.option_tokens({"worker": ["2;%args=a"], "ps": ["1"]})
+    with pytest.raises(DirectiveError) as caught:
+        spec_reader.read(tokens, TABLE, "tensorflow")
+    assert caught.value.hint == "Write it as an option of its own."
+    error = fail(f"{TF}%worker=2;%args=a\n%ps=1\nx")
+    assert error.hint == "Write it on a line of its own."
+
+
+def test_an_option_without_a_value_is_not_one_with_an_empty_value() -> None:
+    tokens = parse.option_tokens({"checkpoint": [parse.NO_VALUE]})
+    assert spec_reader.read(tokens, TABLE, "tensorflow").checkpoint == Checkpoint()
+    assert options(checkpoint="").message.startswith("--checkpoint has no value: expected ")
+
+
+def test_an_option_with_another_word_than_its_directive() -> None:
+    for name in ("outputValues", "output-values", "OUTPUT_VALUES"):
+        entry = TABLE.find(name)
+        assert entry is not None
+        assert entry.name == "output"
+    assert TABLE.find("") is None
+
+
+# ---------------------------------------------------------------------------------- the table
+
+
+def test_a_framework_that_is_not_known_may_have_any_role() -> None:
+    roles = {entry.field for entry in TABLE.entries if entry.scope is Scope.ROLE}
+    assert {"worker", "ps", "chief", "master"} <= roles
+    assert set(TABLE.roles("of-tomorrow")) == roles
+
+
+def test_a_role_that_a_framework_has_only_to_refuse_it_is_not_offered() -> None:
+    assert "master" in TABLE.roles("paddle")
+    assert "master" not in TABLE.offered_roles("paddle")
+    assert "pytorch" in TABLE.frameworks("master")
+    assert "paddle" not in TABLE.frameworks("master")
+
+
+# ------------------------------------------------------------------------------ what is followed
+
+
+def unfollowed(lines: str) -> DirectiveError:
+    parsed = parse.parse(f"{TF}{lines}\nx", TABLE)
+    with pytest.raises(DirectiveError) as caught:
+        spec_reader.check_follow(parsed.spec, parsed.tokens, TABLE)
+    return caught.value
+
+
+def test_the_directive_that_follows_what_is_not_there_is_to_blame() -> None:
+    error = unfollowed("%worker=1\n%args=chief\n%Follow=chief")
+    assert (error.line, error.text) == (4, "%Follow=chief")
+    assert error.hint == "It has worker (worker-0)."
+
+
+# ------------------------------------------------------------------------------- notes of files
+
+
+def test_comments_are_told_in_files_of_python_alone() -> None:
+    prose = " %speed = 3\n"
+    assert parse.parse(f"{TF}#{prose}x = 1\n#%worker=3\n", TABLE).notes == ()
+    custom = f"#%framework=custom\n#%command=cat {{cell}}\n#{prose}x\n#%worker=3\n"
+    assert parse.parse(custom, TABLE, style=Style.FILE).notes == ()
+    python = custom.replace("custom", "python").replace("#%command=cat {cell}\n", "")
+    assert len(parse.parse(python, TABLE, style=Style.FILE).notes) == 2
+
+
+def test_an_error_of_a_framework_finds_the_word_in_a_list() -> None:
+    parsed = parse.parse(f"{TF}%files=aa,bb\n%files=c\nx", TABLE)
+    error = parsed.locate(SpecError("bb is no file.", directive="files", word="bb"))
+    assert isinstance(error, DirectiveError)
+    assert (error.line, error.text) == (2, "%files=aa,bb")
