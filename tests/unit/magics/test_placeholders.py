@@ -61,6 +61,7 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("$config.lr $config.inner.n. {config.lr}", "0.5 7. 0.5"),
         ("$title.txt $config.inner.n.txt $n.5 $other.lr", "a b.txt 7.txt 3.5 $other.lr"),
         ("$title.index $folder.parent", "a b.index /data"),  # a method is never meant
+        ("$folder.nope.name", "/data/digits.nope.name"),  # behind a text there is no attribute
         ("$$config.lr $$n.5", "$config.lr $n.5"),
         # A shell's variables are between single quotes, as in the line of any magic.
         ("sh -c 'echo $n ${no} $$n' $n", "sh -c 'echo $n ${no} $$n' 3"),
@@ -75,6 +76,7 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         # A list in braces is a shell's too; a tuple has its parentheses.
         ("data/{n,lr}.csv {n,} {n,nope} {*.a,b}",) * 2,
         ("'{n, lr}' {max(n, 2), lr}", "'(3, 0.01)' (3, 0.01)"),
+        ("{n,lr!r}", "(3, 0.01)"),
         (
             "{(n, lr)} {n, lr!r} {{n,lr}} {opts['x'][0], n!s:>8}",
             "(3, 0.01) (3, 0.01) {n,lr}   (1, 3)",
@@ -145,7 +147,7 @@ def test_what_looks_like_a_variable_is_named() -> None:
     value, notes = one("{1 / (n - 3)}")
     assert value == "{1 / (n - 3)}"
     assert notes == ("{1 / (n - 3)} stays as written: it fails with ZeroDivisionError.",)
-    for written in ("{int(title)}", "$broken", "{broken}"):
+    for written in ("{int(title)}", "$broken", "{broken}", "{n,lr:>8}"):
         value, notes = one(written)
         assert value == written
         assert "a b" not in str(notes)  # it may be a password
@@ -153,6 +155,13 @@ def test_what_looks_like_a_variable_is_named() -> None:
     assert (
         one("""'{"a": 1}' {} {a b} ${{}} {{nope}} ${HOME} ${n} ${n:-3} $${nope} {n,lr}""")[1] == ()
     )
+    assert one("{nope + 1} {5} {nope:1}")[1] == ()
+
+
+def test_the_cell_of_a_command_is_its_file_in_any_spelling() -> None:
+    for name, value in (("command", "{cell}"), ("Command", "{cell}"), ("args", "mine")):
+        (line,) = header.lines(f"%{name}={{cell}}")
+        assert expand(header.split(line, 0), {"cell": "mine"}).tokens[0].value == value
 
 
 def test_a_value_adds_no_directive() -> None:
