@@ -190,6 +190,8 @@ def test_a_cell_of_another_magic_is_that_magics_alone(magic: str) -> None:
         "x = \\\n%worker=2\n",
         "x = 1\n%worker 2\n",
         "x = 1\n%wroker=2\n",
+        "x = 1\n%wroker=2\ns = '''\n%worker=2\n'''\n",
+        "x = 1\n%worker 2;%foo=1\ns = '''\n%ps=1\n'''\n",
         "!echo 'a\nx = '''\n%worker=2\n'''",
     ],
 )

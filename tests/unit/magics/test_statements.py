@@ -106,6 +106,7 @@ def test_any_text_is_read_to_an_end(pieces: list[str]) -> None:
         ('f"{f"{f"{1}"}"}"\n%x\n', {1, 2}),
         ('f"{x:{w}.{p}}{y}"\n%x\n', {1, 2}),
         ('f"""{\n%x\n}\n%y\n"""\n%z\n', {1, 6}),
+        ('f"""{\n\'"""\'\n}\n%y\n"""\n%z\n', {1, 6}),
         ("f'{x:\"}'\n%x\n", {1, 2}),
         ("f'{(x:=1)}{y!r}'\n%x\n", {1, 2}),
         ("f'\\N{DASH}'\n%x\n", {1, 2}),

@@ -110,6 +110,11 @@ def test_a_value_in_quotes_is_no_resource_of_a_role() -> None:
     assert stored_header.of_role(header, "cpu", "worker") == "2"
 
 
+def test_a_value_of_another_version_may_have_a_semicolon() -> None:
+    header = "%framework=tensorflow\n%worker=2;image=b;%cpu=1\n"
+    assert stored_header.names(header) == {"framework", "worker", "cpu"}
+
+
 def test_resources_of_all_roles_and_of_single_ones() -> None:
     header = stored("%gpu=1", "%ps=1;%gpu=0", "%worker=2;%cpu=1;%gpu=2")
     assert stored_header.of_all_roles(header, "gpu") == ["1", "0", "2"]
