@@ -277,6 +277,11 @@ def test_what_only_looks_wrong(text: str) -> None:
         ("mounts", "volume"),
         ("restart", "restartPolicy"),
         ("minimum", "min"),
+        ("cores", "cpu"),
+        ("envFrom", "envsecret"),
+        ("cmd", "command"),
+        ("accelerator", "gpu"),
+        ("annotate", "annotations"),
         ("seed", None),
     ],
 )

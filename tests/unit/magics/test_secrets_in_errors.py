@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ciao_kernel.errors import CiaoError, describe
+from ciao_kernel.errors import CiaoError, DirectiveError, SourceError, describe
 from ciao_kernel.magics import parse
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.header import Style
@@ -101,6 +101,44 @@ def test_what_is_harmless_is_still_shown() -> None:
     with pytest.raises(CiaoError) as caught:
         parse.parse(f"{HEADER}tokenizer = make(tokens=5\n", TABLE)
     assert "tokenizer = make(tokens=5" in describe(caught.value)[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        # Several values, also those that overlap, and one behind a quote that is never closed.
+        (
+            "%envvar=A=hunter2;%pushSecret=hunter2;%cpu=x",
+            "%envvar=…;%pushSecret=…;%cpu=x",
+        ),
+        ("%args=A_KEY=hunter2;%envvar=B=hunter2;%cpu=x", "%args=A_KEY=…;%envvar=…;%cpu=x"),
+        ("%args=--token %envvar=A=1 hunter2;%cpu=x", "%args=--token …;%cpu=x"),
+        ("%args=it's;%envvar=A=hunter2;%cpu=x", "%args=it's;%envvar=…;%cpu=x"),
+        ("%envvar=A=hunter2;%cpu=x;%args=it's", "%envvar=…;%cpu=x;%args=it's"),
+        # Of a directive that does not exist only what is harmless is shown.
+        ("%xyzzy=hunter2", "%xyzzy=…"),
+        ("%xyzzy=17", "%xyzzy=17"),
+        ("%wroker=two", "%wroker=two"),
+        ("%wroker=a=hunter2", "%wroker=…"),
+        ("%pyhton=hunter2", "%pyhton=…"),
+        ("$envvars=hunter2", "$envvars=…"),
+        # Without = it may be a magic of IPython, or a slip.
+        ("%matplotlib inline", "%matplotlib inline"),
+        *((f"%{slip} hunter2", f"%{slip} …") for slip in ("arg", "argumens", "envs", "environs")),
+        *((f"%{slip} hunter2", f"%{slip} …") for slip in ("enviroment", "secrt", "tokn")),
+    ],
+)
+def test_what_is_shown_of_a_line(line: str, shown: str) -> None:
+    with pytest.raises((DirectiveError, SourceError)) as caught:
+        parse.parse(f"{HEADER}{line}\nx = 1\n", TABLE)
+    assert caught.value.text == shown
+
+
+def test_the_end_of_a_line_that_nobody_has_written_by_hand_is_hidden() -> None:
+    assert not leaks(f"{HEADER}%cpu=z{';%cpu=1' * 60};%envsecret=hunter2\nx = 1\n")
+    with pytest.raises(DirectiveError) as caught:
+        parse.parse(f"{HEADER}%cpu=z{';%cpu=1' * 300};%envsecret=hunter2\nx = 1\n", TABLE)
+    assert caught.value.text == f"%cpu=z{';%cpu=1' * 199};…"
 
 
 @pytest.mark.parametrize(

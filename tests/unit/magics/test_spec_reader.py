@@ -98,6 +98,10 @@ def test_of_a_long_magic_only_a_part_is_told() -> None:
     assert error.message == f"%{'a' * 58}… is IPython syntax; a job runs plain Python."
 
 
+def test_of_a_long_name_only_a_part_is_told() -> None:
+    assert fail(f"{TF}%{'a' * 100}=1\nx").message == f"unknown directive %{'a' * 59}…."
+
+
 # ------------------------------------------------------------------------------------ options
 
 
@@ -166,6 +170,32 @@ def test_comments_are_told_in_files_of_python_alone() -> None:
     assert parse.parse(custom, TABLE, style=Style.FILE).notes == ()
     python = custom.replace("custom", "python").replace("#%command=cat {cell}\n", "")
     assert len(parse.parse(python, TABLE, style=Style.FILE).notes) == 2
+
+
+# --------------------------------------------------------------------------- any language
+
+
+def test_the_framework_for_any_language_is_found_in_any_spelling() -> None:
+    text = "%FRAMEWORK='Custom'\n%command=cat {cell}\n%no python (\n"
+    assert parse.parse(text, TABLE).code == "\n\n%no python (\n"
+
+
+def test_without_directives_the_text_is_delivered_as_it_is() -> None:
+    text = "first\n%second\n"
+    assert parse.parse(text, TABLE, default_framework="custom").code == text
+
+
+def test_a_cell_without_text_is_shown_by_the_last_line_of_its_header() -> None:
+    error = fail("%framework=custom\n%command=cat {cell}\n\n")
+    assert isinstance(error, SourceError)
+    assert (error.line, error.text) == (3, "")
+    error = fail("%framework=custom\n%command=cat {cell}")
+    assert isinstance(error, SourceError)
+    assert (error.line, error.text) == (2, "%command=cat {cell}")
+    assert error.hint == "Put the text for the program of %command below them, in the same cell."
+
+
+# -------------------------------------------------------------------------- a framework's errors
 
 
 def test_an_error_of_a_framework_finds_the_word_in_a_list() -> None:

@@ -39,6 +39,7 @@ def test_a_directive_that_is_absent_has_no_text_and_the_default() -> None:
 
 def test_a_directive_without_a_value_has_an_empty_text() -> None:
     header = stored("%worker=1", "%checkpoint", "%warm")
+    assert "\n%checkpoint\n" in header
     assert stored_header.text(header, "checkpoint") == ""
     assert surviving.has_checkpoint(header)
     assert warm.is_warm(header)

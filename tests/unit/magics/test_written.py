@@ -21,6 +21,11 @@ def test_each_directive_is_named_with_its_lines() -> None:
     assert "cluster.ttl" not in names
 
 
+def test_a_directive_twice_in_a_line_has_one_line() -> None:
+    cell = "%framework=tensorflow\n%ps=1;%cpu=1;%worker=1;%cpu=2\nx = 1\n"
+    assert as_written(parse.parse(cell, TABLE).tokens, TABLE)["cpu"] == "%cpu (line 2)"
+
+
 def test_an_option_is_named_as_on_the_command_line() -> None:
     tokens = parse.parse("%framework=tensorflow\n%image=a/b\nx = 1\n", TABLE).tokens
     tokens += parse.option_tokens({"image": ["c/d"], "successPolicy": ["allWorkers"]})
