@@ -109,6 +109,13 @@ def test_any_text_is_read_to_an_end(pieces: list[str]) -> None:
         ('f"""{\n\'"""\'\n}\n%y\n"""\n%z\n', {1, 6}),
         ("f'{x:\"}'\n%x\n", {1, 2}),
         ("f'{(x:=1)}{y!r}'\n%x\n", {1, 2}),
+        ("f'{x:{w:{p}}}'\n%x\n", {1, 2}),
+        ("f'''{day:%m\n%a}'''\n%x\n", {1, 3}),
+        ('f"""{day:%m\n%a}"""\n%x\n', {1, 3}),
+        # A format ends in its line, and before its string.
+        ("f'{x:\n%y\n}'\n%z\n", {1}),
+        ('f"{x:\n%y\n}"\n%z\n', {1}),
+        ("f'{x:'\n%y\n", {1}),
         ("f'\\N{DASH}'\n%x\n", {1, 2}),
         ("f'}'\n%x\n", {1, 2}),
     ],
