@@ -35,6 +35,8 @@ def fail(text: str) -> UsageError:
         ("%workers=2", "%workers", "unknown directive %workers.", "Did you mean %worker?"),
         ("%worker=2;%cpus=1", "%cpus", "unknown directive %cpus.", "Did you mean %cpu?"),
         ("%xyzzy=2", "%xyzzy", "unknown directive %xyzzy.", "`%ciao magics` lists"),
+        ("%x=2", "%x", "unknown directive %x.", "`%ciao magics` lists"),
+        ("%layer2=2", "%layer2", "unknown directive %layer2.", "`%ciao magics` lists"),
         ("%tensorflow=2", "%tensorflow", "unknown directive", "`%ciao magics` lists"),
         # What other tools call so.
         ("%replicas=3", "%replicas", "unknown directive", "Did you mean %worker?"),

@@ -49,6 +49,8 @@ def test_what_no_file_can_hold_is_replaced_in_the_line_that_is_shown(
         "\ufeff# coding: latin-1\n" + TF + "x",
         "\ufeff# a comment\n# coding: latin-1\n" + TF + "x",
         "\n# coding: latin-1\n" + TF + "x",
+        " # coding: latin-1\n" + TF + "x",
+        "\t\f#coding:\tlatin-1\n" + TF + "x",
     ],
 )
 def test_a_wrong_encoding_is_found_where_python_reads_it(text: str) -> None:

@@ -54,6 +54,11 @@ def code(text: str, style: Style = Style.CELL) -> str:
         (r"%args=a\;%b", [(1, "args", r"a\;%b")]),
         ("%args=a;b", [(1, "args", "a;b")]),
         ("%args='a #b' c # d", [(1, "args", "'a #b' c")]),
+        (r"""%args="a\";%b" c""", [(1, "args", r""""a\";%b" c""")]),
+        ('%args="" "a;%b"', [(1, "args", '"" "a;%b"')]),
+        ("%args='' 'a;%b'", [(1, "args", "'' 'a;%b'")]),
+        ('%args="open;%worker=2', [(1, "args", '"open'), (1, "worker", "2")]),
+        ("%worker=2\t# two", [(1, "worker", "2")]),
         ("%envvar=COLOR=#fff", [(1, "envvar", "COLOR=#fff")]),
         ("%args='open;%worker=2", [(1, "args", "'open"), (1, "worker", "2")]),
         ("%wroker=2", [(1, "wroker", "2")]),
@@ -155,6 +160,8 @@ def test_unicode_outside_the_header_is_untouched() -> None:
         ("\n \n%%ciao\n%worker=2\nx = 1", "\n \n#%%ciao\n#%worker=2\nx = 1"),
         ("%%ciao\nx = 1\n", "#%%ciao\nx = 1\n"),
         ("\ufeff%%ciao\n%worker=2\nx = 1\n", "\ufeff#%%ciao\n#%worker=2\nx = 1\n"),
+        ("\t\n\f\r\n\r%%ciao\t\nx = 1\n", "\t\n\f\r\n\r#%%ciao\t\nx = 1\n"),
+        ("%%ciao\rx = 1\r", "#%%ciao\rx = 1\r"),
     ],
 )
 def test_cell_magic(text: str, expected: str) -> None:
@@ -205,6 +212,9 @@ def test_plain_cells(text: str) -> None:
         "%worker=2",
         "x = 1\n%worker=2",
         "x = 1\r%worker=2;%cpu=1",
+        "x = 1\n%Worker = 2",
+        "x = 1\n%worker\t=2",
+        "%%ciao",
         '!echo "it\'s"\nx = 1\n%worker=2',
         "def f():\n    return '''\n%ps=1\n'''\n%worker = 2\nf()",
         "if x:\n    y = 1\n%worker=2\n",
@@ -280,13 +290,14 @@ def test_file_as_formatters_and_notebook_tools_write_it() -> None:
 
 
 def test_comments_in_a_file_are_not_directives() -> None:
+    assert tokens("#see a;%worker=2\n# see a;%worker=2\n", Style.FILE) == []
     assert tokens("# 5 %worker=2\n#worker=2\n##%worker=2\n#% of\n#%done\nx", Style.FILE) == []
     assert not scan_job("x = 1\n#%worker=2\n", TABLE, Style.FILE)
 
 
 def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None:
     assert tokens("#%worker 2\n#%worker\n", Style.FILE) == [(1, "worker", "2"), (2, "worker", None)]
-    assert tokens("# %detach\n# %worker=2\n", Style.FILE) == [
+    assert tokens("# %detach\n#\t%worker=2\n", Style.FILE) == [
         (1, "detach", None),
         (2, "worker", "2"),
     ]
@@ -302,6 +313,10 @@ def test_behind_a_blank_only_what_can_be_nothing_else_counts_in_a_file() -> None
         ("# % worker=3", "a directive has no name.", "Did you mean %worker?"),
         ("#% worker=3", "a directive has no name.", "Did you mean %worker?"),
         ("#%%worker=3", "a directive has no name.", "Did you mean %worker?"),
+        ("#%%Worker = 3", "a directive has no name.", "Did you mean %worker?"),
+        ("#%%worker\t= 3", "a directive has no name.", "Did you mean %worker?"),
+        ("#%\tWorker\t= 3", "a directive has no name.", "Did you mean %worker?"),
+        ("#%\xa0worker=3", "a directive has no name.", "Did you mean %worker?"),
         ("# %worker: 3", "a colon follows %worker.", "Write = instead"),
         ("# % image = a/b", "a directive has no name.", "Did you mean %image?"),
         ("# %image: a/b", "a colon follows %image.", "Write = instead"),

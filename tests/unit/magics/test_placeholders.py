@@ -67,6 +67,7 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("sh -c 'echo $n ${no} $$n' $n", "sh -c 'echo $n ${no} $$n' 3"),
         ("""\\'$n\\' "it's $n" "\\"'$n'" '$n""", """\\'3\\' "it's 3" "\\"'3'" '3"""),
         ("""'{n} $n'"$n"'$n'$n""", """'3 $n'"3"'$n'3"""),
+        ("""'' $n '' "" '$n' "" $n""", """'' 3 '' "" '$n' "" 3"""),
         # Braces behind $ are a shell's, in quotes or not.
         ("${n} x${n}{n} {n}${n}", "${n} x${n}3 3${n}"),
         ("bash -c 'n=1; echo ${n}' {n}", "bash -c 'n=1; echo ${n}' 3"),
@@ -75,6 +76,7 @@ def one(value: str) -> tuple[str | None, tuple[str, ...]]:
         ("'$'{n} ${{n}} $n{n}", "'$'3 ${n} 33"),
         # A list in braces is a shell's too; a tuple has its parentheses.
         ("data/{n,lr}.csv {n,} {n,nope} {*.a,b}",) * 2,
+        ("{n.real,lr} {lr,n.real} {n*2,lr} {lr,n*2}",) * 2,
         ("'{n, lr}' {max(n, 2), lr}", "'(3, 0.01)' (3, 0.01)"),
         ("{n,lr!r}", "(3, 0.01)"),
         (

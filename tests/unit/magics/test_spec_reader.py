@@ -79,6 +79,79 @@ def test_the_hint_of_a_wrong_line(line: str, hint: str) -> None:
     assert fail(f"{TF}{line}\nx").hint == hint
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        "\t%",
+        "\xa0%",
+        " %",
+        " % ",
+        " %\t",
+        " %\xa0",
+        ";",
+        ";\t",
+        ";\xa0",
+        "; ",
+        ", %",
+        ",% ",
+        ",%\t",
+        ",%\xa0",
+    ],
+)
+@pytest.mark.parametrize("name", ["ps", "Ps"])
+def test_two_directives_that_are_joined(between: str, name: str) -> None:
+    error = fail(f"{TF}%worker=2{between}{name}=1\nx")
+    assert error.hint == "Write ;% between two directives: %worker=2;%ps=…"
+
+
+INSTALL = "Install packages in a plain cell above, which replicas on this machine use too; or "
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("! pip install x", INSTALL),
+        ("!\tconda install x", INSTALL),
+        ("%mamba install x", INSTALL),
+        ("!pipx run x", "Move it to a plain cell."),
+        ("%env\tA=1", "For variables of the replicas, write %envvar=NAME=VALUE."),
+        ("%set_env A=1", "For variables of the replicas, write %envvar=NAME=VALUE."),
+        ("%%Wroker\t= 2", "Did you mean %worker=…?"),
+        ("%\tWroker=2", "Did you mean %worker=…?"),
+        ("%Wroker 2", "Did you mean %worker=…?"),
+    ],
+)
+def test_what_to_write_instead_of_a_magic(line: str, hint: str) -> None:
+    assert fail(f"{TF}{line}\nx").hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "word"),
+    [
+        ("x=!ls", 2, "!ls"),
+        ("x =\t!ls", 4, "!ls"),
+        ("if 1: x = %pwd", 10, "%pwd"),
+        ("print?", 5, "?"),
+        ("  os.path? ", 9, "?"),
+        ("\tprint??\t", 6, "??"),
+        ("\t!ls", 1, "!ls"),
+        ("\f!ls", 1, "!ls"),
+    ],
+)
+def test_syntax_of_ipython_within_a_line(line: str, column: int, word: str) -> None:
+    error = fail(f"{TF}if 1:\n{line}\n" if line[0].isspace() else f"{TF}{line}\n")
+    assert isinstance(error, SourceError)
+    assert error.message == f"{word} is IPython syntax; a job runs plain Python."
+    assert error.column == column
+
+
+@pytest.mark.parametrize(
+    "line", ["print('x = !ls'", 'print("x = !ls"', "print(  # x = !ls", "x? 1 : 2"]
+)
+def test_a_wrong_line_that_only_looks_like_ipythons_has_pythons_error(line: str) -> None:
+    assert "IPython" not in fail(f"{TF}{line}\n").message
+
+
 @pytest.mark.parametrize("line", ["!ls", "%ciao", "%ciao jobs"])
 def test_a_line_for_ipython_in_a_file_has_no_directive_that_is_meant(line: str) -> None:
     error = fail(f"#%framework=pytorch\n{line}\nx", Style.FILE)
