@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ciao_kernel.errors import CiaoError, DirectiveError, SourceError, describe
-from ciao_kernel.magics import parse
+from ciao_kernel.magics import header, parse
+from ciao_kernel.magics.diagnostics import program_line
 from ciao_kernel.magics.directive import Directive
 from ciao_kernel.magics.header import Style
 from ciao_kernel.redaction import conceal
@@ -117,7 +118,7 @@ def test_what_is_harmless_is_still_shown() -> None:
         ("%envvar=A=hunter2;%cpu=x;%args=it's", "%envvar=…;%cpu=x;%args=it's"),
         # Of a directive that does not exist only what is harmless is shown.
         ("%xyzzy=hunter2", "%xyzzy=…"),
-        ("%xyzzy=17", "%xyzzy=17"),
+        *((f"%xyzzy={word}",) * 2 for word in ("17", "true", "False", "yes", "no", "17;%cpu=1")),
         ("%wroker=two", "%wroker=two"),
         ("%wroker=a=hunter2", "%wroker=…"),
         ("%pyhton=hunter2", "%pyhton=…"),
@@ -132,6 +133,19 @@ def test_what_is_shown_of_a_line(line: str, shown: str) -> None:
     with pytest.raises((DirectiveError, SourceError)) as caught:
         parse.parse(f"{HEADER}{line}\nx = 1\n", TABLE)
     assert caught.value.text == shown
+
+
+@pytest.mark.parametrize("sign", [*"#'\"@([{*~+.)]}:,=-"])
+def test_a_line_of_python_is_shown_as_it_is(sign: str) -> None:
+    (line,) = header.lines(f"{sign}f(tokens=5 +")
+    assert program_line(line, TABLE, 0).text == line.text
+
+
+def test_a_line_that_is_not_python_is_not() -> None:
+    for blank in ("", "  "):
+        with pytest.raises(SourceError) as caught:
+            parse.parse(f"{HEADER}if 1:\n{blank}$x token=hunter2\n", TABLE)
+        assert caught.value.text == f"{blank}$x token=…"
 
 
 def test_the_end_of_a_line_that_nobody_has_written_by_hand_is_hidden() -> None:
