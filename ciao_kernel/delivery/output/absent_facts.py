@@ -1,4 +1,4 @@
-"""Why a variable of ``%output`` has not come back, as its replica has told: foreign input."""
+"""Reasons why variables of ``%output`` have not come back, as a replica tells: foreign input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ciao_kernel.delivery.output.absent_values import FILE, FOLDER, NEAR, PATH
 
 
 class AbsentFacts:
-    """What an index of values says of missing ones.
+    """The part of an index of values that tells of missing ones.
 
     Args:
         index: The index.

@@ -1,4 +1,4 @@
-"""What a replica knows of variables that its program did not have at its end (``%output``).
+"""Facts about variables that a program did not have at its end (``%output``).
 
 This file is in replicas as ``ciao_absent_values``, beside the writer of the values, which imports
 it only if a variable is missing. Standard library, from Python 3.8 on.

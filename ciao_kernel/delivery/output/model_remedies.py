@@ -1,4 +1,4 @@
-"""How models come back, which are no values for ``%output`` but can be saved to a file."""
+"""Remedies for models, which are no values for ``%output`` but can be saved to a file."""
 
 from __future__ import annotations
 
