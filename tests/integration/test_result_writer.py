@@ -403,6 +403,32 @@ def test_of_a_missing_variable_it_is_told_what_the_program_had(
     assert found.fault("value") == told
 
 
+def test_values_of_a_child_that_runs_the_program_stay(folder: Path) -> None:
+    found = absent(
+        folder,
+        "import os, subprocess, sys\n"
+        "if 'CHILD' in os.environ:\n    value = 0.5\n"
+        "else:\n    words = [sys.executable, os.path.abspath(__file__)]\n"
+        "    subprocess.run(words, env={**os.environ, 'CHILD': '1'}, check=True)\n",
+    )
+    assert found["value"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Proxy:\n    __class__ = property(lambda self: 1 / 0)\nproxy = Proxy()\n",
+        "globals()[1] = 2\n",
+        "class Odd:\n    __module__ = None\nother = Odd()\n",
+        "open('difflib.py', 'w').write('raise SystemExit(3)')\n",
+    ],
+)
+def test_what_only_explains_costs_no_value(folder: Path, code: str) -> None:
+    found = absent(folder, f"value = 3\n{code}", "value other")
+    assert found["value"] == 3
+    assert "other" in found.fault("other")
+
+
 def test_a_pod_tells_it_in_the_room_that_is_left(folder: Path, tmp_path: Path) -> None:
     message, code = folder / "message", "values, other = 1, 'x' * {}\n"
     absent(folder, code.format(10), "value other", str(message))
@@ -420,6 +446,7 @@ def test_a_pod_tells_it_in_the_room_that_is_left(folder: Path, tmp_path: Path) -
     ("code", "left"),
     [
         ("raise ValueError\n", None),  # the end of the log is the message then
+        ("raise SystemExit(2)\n", None),
         ("open('message', 'w').write('mine')\n", "mine"),
     ],
 )

@@ -33,10 +33,14 @@ def facts(names: list[str], variables: dict[str, Any], folder: str) -> dict[str,
         variables: All variables of the program.
         folder: The program's folder, to which paths of ``%output`` are relative.
     """
+    # A thread may still add variables, and isinstance would ask the value for its class.
     values = [
         name
-        for name, value in variables.items()
-        if not name.startswith("_") and len(name) <= _LONG and not isinstance(value, _NO_VALUES)
+        for name, value in list(variables.items())
+        if isinstance(name, str)
+        and not name.startswith("_")
+        and len(name) <= _LONG
+        and not issubclass(type(value), _NO_VALUES)
     ]
     found: dict[str, dict[str, str]] = {}
     for name in names:

@@ -35,7 +35,7 @@ _LAYOUT = 500
 """Characters that a message has for the layout of a value."""
 _DIGEST = 16
 """Characters of a digest in the message."""
-_MODELS = (("torch", "Module"), ("keras", "Model"), ("sklearn", "BaseEstimator"))
+_MODELS = (("keras", "Model"), ("torch", "Module"), ("sklearn", "BaseEstimator"))
 """Classes of models, which are no values but can be saved to a file, with their libraries."""
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
@@ -95,9 +95,11 @@ def _write(process: int, here: str, folder: str) -> None:
     if os.getpid() != process or not names or not target:
         return
     is_pod = not os.path.isdir(target)
+    if not found and not is_pod and os.path.isfile(os.path.join(target, INDEX)):
+        return  # a child that runs the same program was it
     sys.path.insert(0, here)
     facts = _facts([name for name in names if name not in found], variables, folder)
-    if is_pod and not found and ("raised" in facts or not _is_free(target)):
+    if is_pod and not found and not (facts.get("absent") and _is_free(target)):
         sys.path.remove(here)
         return  # the message stays that of the program, or becomes the end of its log
     formats = importlib.import_module("ciao_value_formats")
@@ -141,9 +143,14 @@ def _facts(absent: list[str], variables: dict[str, Any], folder: str) -> dict[st
     """Return what the index has of missing variables; empty if there are none."""
     if not absent:
         return {}
-    known = importlib.import_module("ciao_absent_values")
-    facts, raised = known.facts(absent, variables, folder), known.raised()
-    return {"absent": facts, **({"raised": raised} if raised else {})}
+    try:
+        known = importlib.import_module("ciao_absent_values")
+        raised = known.raised()
+        if raised:  # a variable of a similar name, or a path, does not matter then
+            return {"absent": {}, "raised": raised}
+        return {"absent": known.facts(absent, variables, folder)}
+    except BaseException:  # what only explains must not cost a value
+        return {"absent": {}}
 
 
 def _is_free(message: str) -> bool:
@@ -155,7 +162,10 @@ def _is_free(message: str) -> bool:
 
 def _library(value: object) -> str:
     """Return whose model a value is, "" if it is another value: a program may derive its own."""
-    kinds = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(value).__mro__}
+    kinds = {
+        (str(getattr(kind, "__module__", "")).split(".")[0], kind.__name__)
+        for kind in type(value).__mro__
+    }
     return next((library for library, name in _MODELS if (library, name) in kinds), "")
 
 
@@ -208,8 +218,8 @@ def _to_message(
 ) -> None:
     """Write what fits, the small values first; a value without data was too large.
 
-    What is known of missing variables gets the room that is left.
     Those become files where they may come back as such: the message has the beginning of a digest.
+    What is known of missing variables gets the room that is left.
     """
     folder, replica = os.environ.get(FILES, ""), os.environ.get("CIAO_REPLICA", "")
     digests: dict[str, str] = {}

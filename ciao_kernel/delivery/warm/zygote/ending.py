@@ -33,6 +33,7 @@ def code_of(error: BaseException) -> int:
             return int(error.code or 0) & 0xFF
         print(error.code, file=sys.stderr, flush=True)
         return 1
+    sys.last_type = type(error)  # before the hook, as Python sets it
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as end:
