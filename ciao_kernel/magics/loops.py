@@ -17,6 +17,7 @@ from ciao_kernel.magics.diagnostics import shown
 from ciao_kernel.magics.header import Header, Line, Token
 from ciao_kernel.magics.statements import starts
 from ciao_kernel.magics.table import Table
+from ciao_kernel.visible_text import visible
 
 # IPython, too, takes the sign for a part of a magic's name, and has none of that name.
 _BEHIND_BLANKS = re.compile(r"[\r\n][ \t]+%([A-Za-z][\w-]*)=(?!=)")
@@ -34,7 +35,8 @@ def notices(code: str, below: Sequence[Token]) -> Iterator[str]:
     loop = _loop_around(code, {token.line.number for token in below}) if below else None
     if loop is None:
         return
-    line = code.splitlines()[loop.lineno - 1].strip()
+    # Python ends lines as this does, and str.splitlines() at other characters too.
+    line = visible(list(header.lines(code))[loop.lineno - 1].text.strip())
     text = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
     yield (
         f"the loop of line {loop.lineno} (`{text}`) runs in the replicas of one job: the "
@@ -79,7 +81,12 @@ def behind_blanks(text: str, head: Header, table: Table) -> Line | None:
     """
     if head.body is None or head.body.text.lstrip().startswith("%%"):
         return None  # the text of another cell magic
-    found = [match for match in _BEHIND_BLANKS.finditer(text) if table.find(match[1])]
+    found = [
+        match
+        for match in _BEHIND_BLANKS.finditer(text)
+        # IPython joins a line of a shell or a magic that ends in a backslash with the next one.
+        if table.find(match[1]) and not text[: match.start()].endswith("\\")
+    ]
     places = set(starts(text)) if found else ()
     at = next((match.start() + 1 for match in found if match.start() + 1 in places), None)
     return next((line for line in header.lines(text) if line.start == at), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _MISTAKES = re.compile(
-    r"expected ':'|was never closed|unterminated (?:triple-quoted |[ft]-)?string literal"
+    r"expected ':'|was never closed|unterminated (?:triple-quoted )?(?:[ft]-)?string literal"
     r"|^invalid syntax\. (?:Perhaps|Maybe|Did)|(?<!f-string: )\bunmatched '|"
     r"^closing parenthesis|unexpected indent|expected an indented block|unindent does not match"
     r"|inconsistent use of tabs|^cannot (?:assign to|delete) |^Missing parentheses in call"

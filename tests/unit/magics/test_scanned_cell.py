@@ -124,6 +124,8 @@ def test_directives_behind_blanks_are_one_error_that_names_the_loop_of_a_sweep(t
         "%%bash\nif x\n    %worker=2\n",
         "\n%%writefile x.py\nif x\n    %worker=2\n",
         "for lr in rates:\n    %ciao run x.py --args {lr}\n",
+        "import os\n!printf '%s' \\\n    %args=3\n",
+        "x = 1\n%sql select 1 \\\n    %name=3\n",
     ],
 )
 def test_what_only_looks_like_directives_behind_blanks_is_a_plain_cell(text: str) -> None:
