@@ -166,6 +166,7 @@ class NotebookDisplay:
             self._lines.let_go(error.repeats)
             self._concluded = True  # what comes now is behind the error
             self._safely(self._lines.finish)
+            self._safely(lambda: self._draw(update=True))
             self._safely(self._conclude_plot)
             self._safely(self._lines.send_held)
         return False

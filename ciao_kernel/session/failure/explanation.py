@@ -63,7 +63,11 @@ def explain(failure: Failure) -> JobFailed:
     hint = hints.hint(failure, lines, trace, ended[replica], message)
     error = JobFailed(message, hint, job=job.name, traceback=tuple(shown), repeats=repeats)
     error.others = others
-    error.exceptions = {one: its.error for one, its in found.items()}
+    error.exceptions = {
+        one: its.error
+        for one, its in found.items()  # others have caught theirs, or may go on
+        if ended[one].state is State.FAILED or ended[one].exit_code == 1
+    }
     return error
 
 

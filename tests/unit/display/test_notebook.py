@@ -663,7 +663,8 @@ def test_the_last_line_of_a_failed_replica_is_its_exception() -> None:
         display.show(status(State.FAILED, State.FAILED, decided=True))
         error = JobFailed("it failed")
         error.exceptions = {ONE: "RuntimeError: bad batch"}
-        display.conclude(error)
+        display.conclude(error)  # the cell may end here
+        assert "<code>RuntimeError: bad batch</code>" in recorder.html
         await display.end()
         assert "<code>RuntimeError: bad batch</code>" in recorder.html
         assert "<code>its own last line</code>" in recorder.html

@@ -1063,9 +1063,10 @@ def test_a_program_that_did_not_start_is_explained(word: str) -> None:
 
 def test_the_exceptions_of_all_replicas_are_known() -> None:
     logs = {"worker-0": python("1/0") + "E1130 torch/distributed: failed\n", "worker-1": "fine\n"}
-    assert failed(logs, codes={"worker-1": 1}).exceptions == {
-        Replica("worker", 0): "ZeroDivisionError: division by zero"
-    }
+    zero = {Replica("worker", 0): "ZeroDivisionError: division by zero"}
+    assert failed(logs, codes={"worker-1": 1}).exceptions == zero
+    logs["worker-1"] = python("raise ConnectionError('again')") + "epoch 3\n"  # it caught that
+    assert failed(logs).exceptions == zero
 
 
 def test_a_deadline_needs_no_replica() -> None:
