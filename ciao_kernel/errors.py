@@ -17,6 +17,7 @@
     │   ├── ClusterFault          the cluster does not answer, or there are no credentials for it
     │   ├── Refused               the API server refused a request (code, reason)
     │   └── RegistryFault         an image registry refused a request or does not answer
+    │       └── RegistryUnreachable   … this machine has no connection to it
     ├── CommandFailed             a command that ran in a replica failed (`ciao exec`)
     └── JobError                  the job was accepted, then …
         ├── JobFailed             … a replica failed, or the deadline passed

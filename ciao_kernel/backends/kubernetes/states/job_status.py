@@ -113,9 +113,9 @@ def _stop(one: ReplicaStatus, since: float) -> ReplicaStatus:
     Nobody saw its own end. What was known of its time is its start, which is no end: without the
     time of the job's end its end is unknown.
     """
-    reason = "" if one.state is State.PENDING else one.reason
-    ended = max(since, one.since) if since else 0.0
-    return replace(one, state=State.STOPPED, since=ended, reason=reason)
+    if one.state is State.PENDING:  # it never ran
+        return replace(one, state=State.STOPPED, since=0.0, reason="")
+    return replace(one, state=State.STOPPED, since=max(since, one.since) if since else 0.0)
 
 
 def first_failed(replicas: Iterable[ReplicaStatus]) -> Replica | None:

@@ -176,12 +176,12 @@ class PendingReasons:
                 self._on_new_reason()
 
     def _lasting(self, events: str, told: str) -> str:
-        """Return the text of an object's events; "" while its fault may be over in a moment."""
+        """Return the text of an object's events: the last one while its fault may soon be over."""
         if told.partition(":")[0] != _UNMOUNTED:
             self._unmounted.pop(events, None)
             return told
         since = self._unmounted.setdefault(events, self._clock())
-        return told if self._clock() - since >= _MOUNT_AGAIN else ""
+        return told if self._clock() - since >= _MOUNT_AGAIN else self._told.get(events, "")
 
     def _reason(self, one: ReplicaStatus, pod: Object | None, of_job: str) -> str:
         if pod is not None:

@@ -162,6 +162,10 @@ def test_a_missing_volume_is_shown_once_it_has_lasted() -> None:
         assert await shown() == 'Pulling image "host/tf:2", 0s'
         server.events = (event("FailedMount", -1, "Warning"),)  # after a restart
         assert await shown() == ""
+        server.events = (event("FailedAttachVolume", -1, "Warning"),)
+        assert await shown() == "FailedAttachVolume: FailedAttachVolume."
+        server.events = (event("FailedMount", -2, "Warning"),)  # both come by turns
+        assert await shown() == "FailedAttachVolume: FailedAttachVolume."
 
     asyncio.run(main())
 

@@ -698,7 +698,7 @@ def test_what_still_runs_when_a_job_is_over_is_being_stopped() -> None:
     ("state", "job_end", "began", "end"),
     [
         (State.RUNNING, CREATED + 16, CREATED + 2, CREATED + 16),
-        (State.PENDING, CREATED + 16, 0.0, CREATED + 16),
+        (State.PENDING, CREATED + 16, CREATED + 2, 0.0),  # it never ran
         (State.RUNNING, CREATED + 16, CREATED + 17, CREATED + 17),  # its node's clock is ahead
         (State.RUNNING, 0.0, CREATED + 2, 0.0),
         (State.SUCCEEDED, CREATED + 16, CREATED + 9, CREATED + 9),
