@@ -136,7 +136,9 @@ def _owner(job: Job, me: str) -> str:
     user, _, process = job.owner.partition(" ")
     if user != me or not process:
         return job.owner + (", detached" if job.detached else "")
-    return "detached" if job.detached else process
+    if job.detached:
+        return "detached"
+    return f"process {process}" if process.isdecimal() else process  # of an earlier version
 
 
 def _newest_metric(job: Job, status: Status) -> str:

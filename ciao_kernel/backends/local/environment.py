@@ -27,6 +27,7 @@ from ciao_kernel.errors import EnvironmentFault
 from ciao_kernel.file_lock import Lock
 from ciao_kernel.model import Notice
 from ciao_kernel.plugins import Emit, Step
+from ciao_kernel.visible_text import short
 
 _DONE = "ciao-done"
 """Has the folders of those packages of the interpreter that the requirements are fulfilled by."""
@@ -78,7 +79,7 @@ async def prepare(
 
     async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
         if not _is_made(folder):
-            name = f"installing {wanted.label}"
+            name = f"installing {short(wanted.label)}"
             emit(Notice(f"{name} …", name))
             try:
                 with Step(emit, name, announced=True) as step:
