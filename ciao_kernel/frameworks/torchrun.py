@@ -23,57 +23,18 @@ its process, ``LOCAL_RANK``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ciao_kernel.delivery.output.result_writer import NAMES
+from ciao_kernel.delivery.warm import zygote
 
 MODULE = "torch.distributed.run"
 
-_LINES = r'''
-from __future__ import annotations
+_LINES = (
+    Path(zygote.__file__).with_name("marked_lines.py").read_text(encoding="utf-8")
+    + r"""
 
-import io
-import os
-import re
-import sys
 from importlib import machinery, util
-
-
-class _Marked(io.TextIOWrapper):
-    """Writes whole lines, each behind the number of its process; states of a bar have it too."""
-
-    BLANK = r"(?:[^\S\r\n]|\x1b\[[\d;?]*[A-Za-z])*"
-    # A state that shows nothing gets no number: it only clears the line.
-    START = re.compile(rf"\n(?=[\s\S])|\r(?={BLANK}[^\s\x1b])")
-    END = re.compile(rf"(?:\n|\r{BLANK})\Z")
-
-    def __init__(self, stream: io.TextIOWrapper, last: list[_Marked]) -> None:
-        self.mark = f"[{os.environ.get('LOCAL_RANK')}] "
-        self.end = "\n"  # of its text: a line feed, a carriage return, or "" inside a line
-        self.waits = False  # for the rest of a line: the file does not have this text yet
-        self.last = last  # the stream that has written last to the file
-        last[:] = [self]
-        self.stream = stream  # its end would close the file, which both write to
-        super().__init__(stream.buffer, stream.encoding, stream.errors, line_buffering=True)
-
-    def write(self, text: str) -> int:
-        if text:
-            other = self.last[0]
-            before = self.end if self.waits or other is self else other.end or "\n"
-            body, end = before + text, self.END.search(before + text)
-            # A template would be compiled, for which modules are missing at the end of Python.
-            body = self.START.sub(lambda start: start[0] + self.mark, body)
-            super().write(body[len(before) :])
-            self.end = end[0][0] if end else ""
-            self.waits = "\n" not in text and "\r" not in text
-            if not self.waits:
-                self.last[0] = self
-        return len(text)
-
-    def flush(self) -> None:
-        super().flush()
-        if self.waits:
-            self.waits = False
-            self.last[0] = self
 
 # Not in its children, whose output the program may read.
 of_torchrun = os.environ.get("CIAO_TORCHRUN") == str(os.getppid())
@@ -99,10 +60,12 @@ if found is not None:
     sys.path[:] = others  # it may import a third one
     sys.modules["sitecustomize"] = hidden = util.module_from_spec(found)
     found.loader.exec_module(hidden)
-'''
+"""
+)
 """A ``sitecustomize``, which each process runs at its start; the environment's own one runs too.
 
-Only what Python writes is marked, not what a library in C writes."""
+It begins with :mod:`~ciao_kernel.delivery.warm.zygote.marked_lines`. Only what Python writes is
+marked, not what a library in C writes."""
 
 BUFFER_LINES = f"""
 import tempfile

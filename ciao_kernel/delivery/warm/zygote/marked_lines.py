@@ -1,4 +1,4 @@
-"""The number of its process before each line, as under ciao's torchrun."""
+"""The number of its process before each line; frameworks/torchrun.py has this text in a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import sys
 
 
-# The program in frameworks/torchrun.py has the same class.
 class _Marked(io.TextIOWrapper):
     """Writes whole lines, each behind the number of its process; states of a bar have it too."""
 
