@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from ciao_kernel.delivery.name_wait import WAIT_FOR_NAME
 from ciao_kernel.errors import SpecError
 from ciao_kernel.frameworks import refusals
 from ciao_kernel.frameworks.replicas import (
@@ -32,23 +33,16 @@ from ciao_kernel.plugins import JobManifest
 _JOB = "a Paddle job"
 _PORT = 36543
 """The operator's default (pkg/apis/kubeflow.org/v1/paddlepaddle_types.go)."""
-_WAIT = """\
+_WAIT = f"""\
 import os, socket, sys, time
-first = os.environ["PADDLE_MASTER"].rpartition(":")[0]
-until = time.monotonic() + 300
-while time.monotonic() < until:
-    try:
-        socket.getaddrinfo(first, None)
-        break
-    except OSError:
-        time.sleep(0.2)
+{WAIT_FOR_NAME}
+wait_for_name(os.environ["PADDLE_MASTER"].rpartition(":")[0], 300)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 """Runs in a pod before its command, which Paddle's own launcher would not need.
 
-The name of worker-0 exists as soon as its pod has an address, perhaps after it has pulled an image.
-Paddle does not repeat a failed lookup. The time is limited since the name ends with worker-0: a
-worker that starts again later would wait in vain."""
+The time is limited since the name ends with worker-0: a worker that starts again later would wait
+in vain."""
 
 
 class Paddle:

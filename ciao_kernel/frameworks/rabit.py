@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 
+from ciao_kernel.delivery.name_wait import WAIT_FOR_NAME
 from ciao_kernel.frameworks import in_process
 
 _OPENS = frozenset({"CommunicatorContext", "RabitTracker"})
@@ -26,17 +27,9 @@ program, *arguments = sys.argv[1:]
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
-def family(patience):
-    # That of the master's address; None if its name is not known in time.
-    until = time.monotonic() + patience
-    while True:
-        try:
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        except OSError:  # the name of a pod that has no address yet
-            if time.monotonic() > until:
-                return None
-            time.sleep(0.5)
-
+"""
+    + WAIT_FOR_NAME
+    + """
 def connect():
     import xgboost
     from xgboost import collective
@@ -44,12 +37,12 @@ def connect():
     if rank == 0:
         from xgboost.tracker import RabitTracker
         # The tracker takes the family of its sockets from this address.
-        every = "::" if family(60) == socket.AF_INET6 else "0.0.0.0"
+        every = "::" if wait_for_name(host, 60) == socket.AF_INET6 else "0.0.0.0"
         listen = host if host.startswith("127.") else every
         tracker = RabitTracker(n_workers=world, host_ip=listen, port=port, sortby="task")
         tracker.start()
     else:
-        family(300)  # XGBoost repeats a connection that fails, and not a lookup
+        wait_for_name(host, 300)
     # The tracker sorts by the text of these names: each rank is RANK then.
     context = collective.CommunicatorContext(
         dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=f"{rank:05d}", dmlc_retry=60)

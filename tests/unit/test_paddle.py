@@ -86,9 +86,10 @@ def test_the_wait_ends_as_soon_as_the_name_is_known() -> None:
         "import builtins, functools, socket, time\n"
         "print = functools.partial(builtins.print, flush=True)  # before another program\n"
         "failures = iter([OSError(), OSError()])\n"
-        "def look(host, port):\n"
+        "def look(host, port, **_):\n"
         "    print(host, port)\n"
         "    for error in failures: raise error\n"
+        "    return [(socket.AF_INET,)]\n"
         "socket.getaddrinfo, time.sleep = look, print\n"
     )
     text = known + command[4]

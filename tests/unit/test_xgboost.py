@@ -79,8 +79,8 @@ def test_a_worker_connects_as_soon_as_the_name_of_the_master_is_known(tmp_path: 
         check=True,
         timeout=60,
     )
-    look = "mnist-master-0 9999"
-    told = [look, "0.5", look, "0.5", look, "connects to mnist-master-0", "trains"]
+    look = "mnist-master-0 None"
+    told = [look, "0.2", look, "0.2", look, "connects to mnist-master-0", "trains"]
     assert ran.stdout.splitlines() == told
 
 

@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes.manifests import shell_start
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
 from ciao_kernel.backends.kubernetes.manifests.pod_template import literal
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.delivery.name_wait import WAIT_FOR_NAME
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, Plan
 
@@ -33,20 +34,17 @@ except OSError as error:
 """
 """Runs in a replica before a command of ``ciao exec``."""
 START = f"""\
-{_TAKE_VARIABLES}command = told["commands"].get(str(index)) or sys.argv[1:]
-until = time.monotonic() + told["patience"]
-while told["first"] and time.monotonic() < until:
-    try:
-        socket.getaddrinfo(told["first"], None)
-        break
-    except OSError:
-        time.sleep(0.2)
+{_TAKE_VARIABLES}
+{WAIT_FOR_NAME}
+command = told["commands"].get(str(index)) or sys.argv[1:]
+if told["first"]:
+    wait_for_name(told["first"], told["patience"])
 os.execvp(command[0], command)
 """
 """Runs in the replica before the framework's command. The Job controller sets the index.
 
-The name of the first replica exists as soon as its pod has an address. Programs that connect to it
-at once would fail before, also in that replica itself: Paddle does not repeat a failed lookup."""
+Programs that connect to the first replica at once would fail before its name exists, also in that
+replica itself."""
 
 BEFORE = "before"
 """Fourth word of a command that does something before the rest of it, which is the program's."""
