@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import debug_bridge, debug_wire, process_state, stack_reader
+from ciao_kernel.delivery.inspection import (
+    debug_bridge,
+    debug_wire,
+    process_state,
+    program_texts,
+    stack_reader,
+)
 from ciao_kernel.frameworks import jax_rank, mpi_rank
 from ciao_kernel.model import Source, SourceFile
 
@@ -222,7 +228,7 @@ def test_the_program_for_a_pod_carries_a_conversation(programs: Any, tmp_path: P
     places = [site_folder.path(str(tmp_path))]
 
     def carried(rank: str) -> subprocess.Popen[str]:
-        text = debug_bridge.program(program.mark, "", 0, places, rank)
+        text = program_texts.bridge(program.mark, "", 0, places, rank)
         command = [sys.executable, "-I", "-S", "-c", "exec(eval(input()))"]
         pipe = subprocess.PIPE
         made = subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe)

@@ -19,7 +19,13 @@ from typing import Any
 import pytest
 
 from ciao_kernel.delivery import inspection, site_folder
-from ciao_kernel.delivery.inspection import answers, process_state, sampler, stack_reader
+from ciao_kernel.delivery.inspection import (
+    answers,
+    process_state,
+    program_texts,
+    sampler,
+    stack_reader,
+)
 from ciao_kernel.frameworks import in_process, jax_rank, mpi_rank
 from ciao_kernel.model import Source, SourceFile
 from ciao_kernel.model.stacks import Answer, ProcessStacks
@@ -181,7 +187,7 @@ def test_the_program_for_a_pod_asks_as_well(programs: Programs) -> None:
     started = programs.start(ASLEEP)
     # It may still print.
     programs.until(lambda all_: [*lines(all_[0]).values()] == [(3, "time.sleep(1000)")])
-    text = stack_reader.program(programs.mark, str(programs.folder), 5.0)
+    text = program_texts.stacks(programs.mark, str(programs.folder), 5.0)
     command = [sys.executable, "-I", "-S", "-c", "exec(eval(input()))"]
     said = subprocess.run(command, input=repr(text) + "\n", capture_output=True, text=True)
     (one,) = [answers.process(one) for one in answers.read(said.stdout.encode())]

@@ -1,7 +1,7 @@
 """Connects a front end to a process that waits at a prompt, on the machine or in the pod of both.
 
 :mod:`.debugger` is the other side. A pod runs this file and its part as one text
-(:func:`program`): standard library, from Python 3.8 on.
+(:mod:`.program_texts`): standard library, from Python 3.8 on.
 """
 
 from __future__ import annotations
@@ -40,15 +40,6 @@ def connect(
                     return found
                 answer = max(answer, found)
     return answer
-
-
-def program(mark: str, replica: str, pid: int, folders: Sequence[str], rank: str = "") -> str:
-    """Return the text of a program that is between its standard streams and a process."""
-    from ciao_kernel.delivery.inspection import program_texts
-
-    text = program_texts.text("debug_bridge")
-    words = f"{mark!r}, {replica!r}, {pid!r}, {list(folders)!r}, {rank!r}"
-    return f"{text}\ncarry(connect({words}))\n"
 
 
 def carry(connection: socket.socket | int) -> None:

@@ -8,8 +8,8 @@ fault (in Python 3.11 to 3.13.0 after a hundred signals, if a library calls Pyth
 is read in part: proc(5) tells when faulthandler has ended. Deep stacks, and many processes, are
 asked less often, so that neither the program nor this process takes much time.
 
-This file and its parts are the text of one program (:func:`program`), which ends before its time
-when its standard input does. Standard library, from Python 3.8 on.
+This file and its parts are the text of one program (:mod:`.program_texts`), which ends before its
+time when its standard input does. Standard library, from Python 3.8 on.
 """
 
 from __future__ import annotations
@@ -104,15 +104,7 @@ def sample(
             one.close()
 
 
-def program(mark: str, own: str, seconds: float) -> str:
-    """Return the text of a program that prints the result of :func:`sample` as JSON."""
-    from ciao_kernel.delivery.inspection import program_texts
-
-    text = program_texts.text("sampler")
-    return f"{text}\nprint(json.dumps(sample({mark!r}, {own!r}, {seconds!r}, _is_read)))\n"
-
-
-def _is_read(pause: float) -> bool:
+def is_read(pause: float) -> bool:
     """Wait; return whether standard input is still open."""
     return not select.select([0], [], [], pause)[0]
 

@@ -5,8 +5,8 @@ time and gives all threads. One that does not answer is in a library in C, and d
 its main thread. A signal is sent only to a process that has the handler: by default it ends a
 process.
 
-A pod runs this file and its parts as one text (:func:`program`): standard library, from Python 3.8
-on.
+A pod runs this file and its parts as one text (:mod:`.program_texts`): standard library, from
+Python 3.8 on.
 """
 
 from __future__ import annotations
@@ -60,14 +60,6 @@ def look(mark: str, own: str, patience: float) -> list[dict[str, Any]]:
             one.close()
 
 
-def program(mark: str, own: str, patience: float) -> str:
-    """Return the text of a program that prints the result of :func:`look` as JSON."""
-    from ciao_kernel.delivery.inspection import program_texts
-
-    text = program_texts.text("stack_reader")
-    return f"{text}\nprint(json.dumps(look({mark!r}, {own!r}, {patience!r})))\n"
-
-
 def halt(mark: str, replica: str, patience: float, rank: str = "") -> str:
     """Let the process that runs the program of a replica stop for its debugger.
 
@@ -97,14 +89,6 @@ def halt(mark: str, replica: str, patience: float, rank: str = "") -> str:
             if answer in ("stops", "open", "silent"):
                 break
     return answer
-
-
-def halt_program(mark: str, patience: float, rank: str = "") -> str:
-    """Return the text of a program that prints the result of :func:`halt`, in a pod."""
-    from ciao_kernel.delivery.inspection import program_texts
-
-    text = program_texts.text("stack_reader")
-    return f"{text}\nprint(halt({mark!r}, '', {patience!r}, {rank!r}))\n"
 
 
 class _Process:

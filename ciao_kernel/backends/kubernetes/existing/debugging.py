@@ -55,13 +55,13 @@ async def debug(
         BackendError: There is no connection.
     """
     # Late: nothing else needs it.
-    from ciao_kernel.delivery.inspection import debug_bridge
+    from ciao_kernel.delivery.inspection import debug_bridge, program_texts
 
     if pods.why_not(replica):
         return True
     job = pods.job
     places = [site_folder.path(job.workdir), "/dev/shm", "/tmp"]
-    program = debug_bridge.program(f"CIAO_JOB={job.name}", "", pid, places, rank)
+    program = program_texts.bridge(f"CIAO_JOB={job.name}", "", pid, places, rank)
     answer = PodAnswer()
     code = await pods.run(replica, program, streams.out, answer.err, streams.input)
     if code not in (0, debug_bridge.NOBODY, debug_bridge.OPEN):
@@ -90,11 +90,11 @@ async def halt(
     Raises:
         BackendError: It cannot be asked, or its answer is late.
     """
-    from ciao_kernel.delivery.inspection import stack_reader
+    from ciao_kernel.delivery.inspection import program_texts
 
     if replica not in pods.pods:
         return ""
-    program = stack_reader.halt_program(f"CIAO_JOB={pods.job.name}", _PATIENCE, rank)
+    program = program_texts.halt(f"CIAO_JOB={pods.job.name}", _PATIENCE, rank)
     answer = PodAnswer()
 
     try:

@@ -30,10 +30,10 @@ async def stacks(pods: EnteredPods, replicas: Sequence[Replica]) -> list[Replica
     Raises:
         BackendError: This user may not enter pods.
     """
-    from ciao_kernel.delivery.inspection import answers, stack_reader
+    from ciao_kernel.delivery.inspection import answers, program_texts
 
     job = pods.job
-    program = stack_reader.program(f"CIAO_JOB={job.name}", job.workdir, _PATIENCE)
+    program = program_texts.stacks(f"CIAO_JOB={job.name}", job.workdir, _PATIENCE)
     asked = _Asked(pods, program, _SLOWEST)
     return [
         ReplicaStacks(replica, tuple(map(answers.process, answers.read(text))), fault)
@@ -54,10 +54,10 @@ async def samples(
     Raises:
         BackendError: This user may not enter pods.
     """
-    from ciao_kernel.delivery.inspection import answers, sampler
+    from ciao_kernel.delivery.inspection import answers, program_texts
 
     job = pods.job
-    program = sampler.program(f"CIAO_JOB={job.name}", job.workdir, seconds)
+    program = program_texts.samples(f"CIAO_JOB={job.name}", job.workdir, seconds)
     asked = _Asked(pods, program, _SLOWEST + seconds)
     return [
         ReplicaSamples(replica, tuple(map(answers.samples, answers.read(text))), fault)

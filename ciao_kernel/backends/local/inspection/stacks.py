@@ -52,10 +52,10 @@ async def samples(
         NoSuchJob: Its folder is gone.
         BackendError: The process failed.
     """
-    from ciao_kernel.delivery.inspection import answers, sampler
+    from ciao_kernel.delivery.inspection import answers, program_texts, sampler
 
     job = RunningJob(folder, host)
-    program = sampler.program(job.mark, job.workdir, seconds)
+    program = program_texts.samples(job.mark, job.workdir, seconds)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", sampler.START),
         stdin=asyncio.subprocess.PIPE,
