@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import time
@@ -19,8 +18,6 @@ from ciao_kernel.errors import BackendError, Incomplete, NoSuchJob
 from ciao_kernel.model import Job, Replica, Status
 from ciao_kernel.model.queries import Details, LogOptions, last_lines
 from ciao_kernel.private_files import Untrusted
-
-_log = logging.getLogger(__name__)
 
 _FIRST_LOOK = 1 << 16
 _LAST_WORDS = 5.0

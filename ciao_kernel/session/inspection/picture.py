@@ -21,7 +21,6 @@ from ciao_kernel.visible_text import short, visible
 
 _NAMED = 4
 """Processes that a line names; the others are counted."""
-_WIDEST = 34
 _CODE = 60
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3.")
 _RUN = re.compile(r"^.*?/run-\d+/")
