@@ -94,8 +94,7 @@ class Executor:
         if found := await work.thread(lambda: work.appender.find(target, tag)):
             return found
         if ask.dry:
-            large = sum(map(packed_context.size_of, recipe.files)) > packed_context.LIMIT
-            if large and added_line(recipe.dockerfile, ask.architecture):
+            if added_line(recipe.dockerfile, ask.architecture):
                 await self._context(work, recipe, 0)  # sends nothing, but may refuse it
             return None
         if ask.build_cluster is None:
