@@ -55,10 +55,10 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         help_text = for_terminal(entry.help).replace("%", "%%")
         if entry.name == "detach":
             names.insert(0, "-d")
-        dest, timed = _dest(entry), isinstance(entry.kind, WarmTime)
-        if isinstance(entry.kind, value_types.Flag) and not timed:
+        dest = _dest(entry)
+        if isinstance(entry.kind, value_types.Flag) and not isinstance(entry.kind, WarmTime):
             group.add_argument(
-                *names, dest=dest, action="store_const", const="true", help=help_text
+                *names, dest=dest, action="append_const", const="true", help=help_text
             )
         else:
             bare = value_types.may_be_bare(entry.kind)
@@ -76,7 +76,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
             group.add_argument(
                 f"--no-{entry.option.removeprefix('--')}",
                 dest=dest,
-                action="append_const" if timed else "store_const",
+                action="append_const",
                 const="false",
                 help=f"override %%{entry.name} in the file's header",
             )
@@ -86,7 +86,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
                 group.add_argument(
                     name,
                     dest=dest,
-                    action="store_const",
+                    action="append_const",
                     const=word,
                     help=f"the same with the word {word}",
                 )
@@ -128,8 +128,8 @@ def _give_file_back(args: argparse.Namespace, table: Table) -> None:
     if args.file is not None or args.module is not None:
         return
     for entry in filter(lambda entry: value_types.may_be_bare(entry.kind), table.entries):
-        values = getattr(args, _dest(entry))
-        for number, value in enumerate(values if isinstance(values, list) else ()):
+        values = getattr(args, _dest(entry)) or []
+        for number, value in enumerate(values):
             if value != NO_VALUE and (value.endswith(".py") or _is_no_time(entry, value)):
                 args.file, values[number] = value, NO_VALUE
                 return
@@ -137,7 +137,7 @@ def _give_file_back(args: argparse.Namespace, table: Table) -> None:
 
 def _is_no_time(entry: Directive, value: str) -> bool:
     """Return whether a word behind ``--warm`` cannot be its value, so that it is the program."""
-    if not isinstance(entry.kind, WarmTime):
+    if not isinstance(entry.kind, value_types.Flag):
         return False
     try:
         entry.kind.parse(value)
@@ -269,9 +269,7 @@ def _options(args: argparse.Namespace, table: Table) -> dict[str, list[str]]:
     for entry in table.entries:
         value = getattr(args, _dest(entry), None)
         name = entry.option.removeprefix("--")
-        if isinstance(value, str):
-            options[name] = [value]
-        elif value and isinstance(entry.kind, WarmTime):  # as of all flags, the last one counts
+        if value and isinstance(entry.kind, value_types.Flag):  # the last one counts
             options[name] = [_quoted(value[-1], entry)]
         elif value and entry.scope is not Scope.ROLE:  # an option of a role may have directives
             options[name] = [_quoted(text, entry) for text in value]
