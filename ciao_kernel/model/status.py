@@ -16,6 +16,9 @@ SUSPENDED = "Suspended"
 SILENT = "NoHeartbeat"
 """The reason of a job that is lost only as far as it is known: its machine may sleep."""
 
+POD_SECURITY = "violates PodSecurity"
+"""Part of a refusal of pods, by which waiting does not help (k8s.io/pod-security-admission)."""
+
 
 class State(enum.StrEnum):
     """State of a job or of a replica."""

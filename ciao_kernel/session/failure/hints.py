@@ -17,6 +17,7 @@ from ciao_kernel.magics.directives import inputs
 from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
+from ciao_kernel.model.status import POD_SECURITY
 from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.image_hint import image_hint
@@ -48,7 +49,6 @@ _BREAKPOINT = "breakpoint() opens a prompt in the cell, but not with %inspect=of
 _KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
 _KILLED_PROCESS = re.compile(r"^  exitcode +: -9\b", re.MULTILINE)
 """What torchrun reports of a process that was killed."""
-_SECURITY = "violates PodSecurity"
 _DISK_FULL = "The pod's disk is full. Write less to it, or write to a bucket."
 _LINES = 200
 _LAST_LINES = 10
@@ -97,10 +97,10 @@ def refused_pods(message: str) -> str:
     Args:
         message: The error of the cell, with the words of Kubernetes.
     """
-    if _SECURITY not in message:
+    if POD_SECURITY not in message:
         return ""
     by_cell = "A %podPatch can set the fields named above."
-    if f'{_SECURITY} "restricted' not in message:
+    if f'{POD_SECURITY} "restricted' not in message:
         return by_cell
     return (
         f"{by_cell} For all cells, an administrator labels the namespace "

@@ -13,6 +13,7 @@ from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
 from ciao_kernel.model import Manifest
+from ciao_kernel.model.status import POD_SECURITY
 from ciao_kernel.plugins import JobManifest
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -215,10 +216,9 @@ _OF_POLICIES = ("denied the request", "denied request")
 """Parts of the refusals by a webhook and by a ValidatingAdmissionPolicy (Kubernetes,
 apiserver/pkg/admission/plugin)."""
 _QUOTA = "exceeded quota"
-_SECURITY = "violates PodSecurity"
 _CONSTRAINT = "unable to validate against any security context constraint: "
 """Part of a refusal by OpenShift, before its reasons (openshift/apiserver-library-go)."""
-_CERTAIN = (_QUOTA, _SECURITY)
+_CERTAIN = (_QUOTA, POD_SECURITY)
 """Parts of refusals that a controller's pods would get too, even if a webhook says them."""
 _UNSPECIFIED = "failed quota"
 """Begin of the answer where a quota requires what a pod does not ask for."""
@@ -247,10 +247,10 @@ def refusal(error: Refused, target: Target) -> SpecError | ClusterFault:
         return _no_namespace(namespace)
     if "being terminated" in words:
         return ClusterFault(f"the namespace {namespace} is being deleted.", _ANOTHER)
-    if _SECURITY in words:
+    if POD_SECURITY in words:
         return PodSecurityViolation(
             f"Pod Security refuses this job's pods in the namespace {namespace}: "
-            f"{words.partition('violates PodSecurity ')[2]}",
+            f"{words.partition(f'{POD_SECURITY} ')[2]}",
             "Use an image that fits the rules of the namespace: %image=…, %namespace=….",
         )
     if _CONSTRAINT in words:

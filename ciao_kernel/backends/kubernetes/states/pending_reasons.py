@@ -22,14 +22,13 @@ from ciao_kernel.backends.kubernetes.states.event_texts import (
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status
+from ciao_kernel.model.status import POD_SECURITY
 
 _ASK_EVERY, _ASK_FOR = 1.0, 2.0
 _ASK_PARENTS_EVERY = 5.0
 """Seconds between two rounds that ask also about the objects between a job and its pods: a job may
 wait for hours, and they are several."""
 _MOST_PODS = 4
-_SECURITY = "violates PodSecurity"
-"""Part of a refusal of pods, by which waiting does not help (k8s.io/pod-security-admission)."""
 _OPERATOR_SILENT = 10.0
 _UNMOUNTED, _MOUNT_AGAIN = "FailedMount", 5.0
 """Reason of a volume that is missing, and the seconds until it is shown: a ConfigMap that was made
@@ -257,7 +256,7 @@ class PendingReasons:
         if told.partition(":")[0] not in apis.of_job(self._job).hopeless:
             # What creates the pods of a role may say so, not the job.
             by_role = [] if any(pods.values()) else [one.reason for one in now.replicas]
-            told = next((one for one in by_role if _SECURITY in one), "")
+            told = next((one for one in by_role if POD_SECURITY in one), "")
         if not told:
             self._refused_since = 0.0
             return None
