@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.cluster.paging import pages
@@ -20,13 +20,12 @@ from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.errors import Refused
 from ciao_kernel.model import Manifest, Notice
 from ciao_kernel.plugins import Emit
+from ciao_kernel.visible_text import listed
 
 _BEYOND = 30.0
 """Seconds that pods may take to end beyond their grace period."""
 _FIRST_LOOK, _LAST_LOOK = 0.15, 2.0
 _FORBIDDEN = 403
-_NAMED = 3
-"""Limit of jobs that a sentence names."""
 _PODS = f"{job_metadata.OURS},{job_metadata.JOB}"
 
 
@@ -57,24 +56,24 @@ async def wait(
     while True:
         here = {one for one in deleting() if same.fullmatch(one)}
         try:
-            listed = await pages(target.client, path, _PODS)
+            items = await pages(target.client, path, _PODS)
         except Refused as error:
             if error.code != _FORBIDDEN:
                 raise
-            listed = []  # this user may not list pods: only the deletions of this process are known
-        pods = [one for one in listed if same.fullmatch(job_metadata.job_name(one))]
+            items = []  # this user may not list pods: only the deletions of this process are known
+        pods = [one for one in items if same.fullmatch(job_metadata.job_name(one))]
         ending = [one for one in pods if _may_save(one)]
         saving = {job_metadata.job_name(one) for one in ending}
         names = sorted(here | saving)
         if not names:
             return
         if not told:
-            emit(Notice(f"waiting until stopped jobs of this name have ended: {_listed(names)} …"))
+            emit(Notice(f"waiting until stopped jobs of this name have ended: {listed(names)} …"))
         told, grace = True, max([grace, *map(deletion.grace_of, pods)])
         if (waited := clock() - began) > grace + _BEYOND:
             if saving:  # without pods, nothing saves: perhaps a finalizer keeps the job's object
                 text = f"replicas still end after {waited:.0f} s, and may save meanwhile"
-                emit(Notice(f"{text}: {_listed(sorted(saving))}. The new job starts beside them."))
+                emit(Notice(f"{text}: {listed(sorted(saving))}. The new job starts beside them."))
             return
         await asyncio.sleep(pause)
         pause = min(_LAST_LOOK, pause * 1.3)
@@ -86,8 +85,3 @@ def _may_save(pod: Manifest) -> bool:
         return False
     replica = job_metadata.replica(pod)
     return replica is not None and not status.of_pod(pod, replica).state.over
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
