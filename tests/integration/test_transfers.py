@@ -793,6 +793,34 @@ def test_who_was_killed_while_he_fetched_files_keeps_them_no_longer(
         assert process.wait() == 0
 
 
+class CutFetch:
+    """A fetch whose first connection is cut; it opens the next one after ``again``."""
+
+    def __init__(
+        self, pod: Pod, target: Path, first: transfers.Execute, *, waits: bool = False
+    ) -> None:
+        self.again, self._was_cut = asyncio.Event(), asyncio.Event()
+
+        async def execute(command: Sequence[str], streams: Streams) -> int:
+            if not self._was_cut.is_set():
+                return await first(command, streams)
+            await self.again.wait()
+            return await pod.execute(command, streams)
+
+        self.fetch = Fetch(
+            execute, sys.executable, ["model/"], ReturnedFiles(target).receiver(WORKER), 10**9,
+            waits=waits, pause=0.0, on_cut=lambda _: self._was_cut.set(), silent=10.0**6,
+        )  # fmt: skip
+
+    async def start(self, marks: Path) -> Path:
+        """Run it until the cut; return its mark, which stays young."""
+        self.running = asyncio.ensure_future(self.fetch.run())
+        await self._was_cut.wait()
+        (own,) = marks.glob("fetching-*")
+        os.utime(own, (FAR, FAR))
+        return own
+
+
 def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
     keeper: list[str], pod: Pod, tmp_path: Path
 ) -> None:
@@ -800,24 +828,10 @@ def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
     with kept(keeper, marks, "600") as process:
 
         async def work() -> None:
-            again, was_cut = asyncio.Event(), asyncio.Event()
-
-            async def execute(command: Sequence[str], streams: Streams) -> int:
-                if was_cut.is_set():
-                    await again.wait()
-                return await pod.execute(command, streams)
-
             pod.env = {HELD: str(marks)}
             pod.cuts = [1_000_000]
-            receiver = ReturnedFiles(tmp_path / "cut").receiver(WORKER)
-            cut = Fetch(
-                execute, sys.executable, ["model/"], receiver, 10**9, waits=True, pause=0.0,
-                on_cut=lambda _: was_cut.set(), silent=10.0**6,
-            )  # fmt: skip
-            cutting = asyncio.ensure_future(cut.run())
-            await was_cut.wait()
-            (own,) = marks.glob("fetching-*")
-            os.utime(own, (FAR, FAR))
+            cut = CutFetch(pod, tmp_path / "cut", pod.execute, waits=True)
+            await cut.start(marks)
             other = fetch(pod, tmp_path / "other", waits=True)
             going = asyncio.ensure_future(other.run())
             await other.arrived.wait()
@@ -826,10 +840,10 @@ def test_files_are_kept_for_a_fetch_that_was_cut_while_another_one_ended(
             assert (marks / "taken").exists()
             await asyncio.sleep(10 * TICK)  # it has looked for that mark some times
             assert process.poll() is None
-            again.set()
-            await cut.arrived.wait()
-            cut.release()
-            await cutting
+            cut.again.set()
+            await cut.fetch.arrived.wait()
+            cut.fetch.release()
+            await cut.running
             assert not list(marks.glob("fetching-*"))
 
         asyncio.run(work())
@@ -845,32 +859,21 @@ def test_files_are_kept_for_a_fetch_that_is_cut_after_the_last_byte_was_sent(
     with kept(keeper, marks, "600") as process:
 
         async def work() -> None:
-            again, was_cut = asyncio.Event(), asyncio.Event()
 
-            async def execute(command: Sequence[str], streams: Streams) -> int:
-                if was_cut.is_set():
-                    await again.wait()
-                    return await pod.execute(command, streams)
+            async def sent_whole(command: Sequence[str], streams: Streams) -> int:
                 sent = bytearray()
                 assert await pod.execute(command, replace(streams, out=sent.extend)) == 0
                 streams.out(bytes(sent[:1_000_000]))
                 raise ClusterFault("the connection was cut.")
 
             pod.env = {HELD: str(marks)}
-            receiver = ReturnedFiles(tmp_path / "cut").receiver(WORKER)
-            cut = Fetch(
-                execute, sys.executable, ["model/"], receiver, 10**9, pause=0.0,
-                on_cut=lambda _: was_cut.set(), silent=10.0**6,
-            )  # fmt: skip
-            cutting = asyncio.ensure_future(cut.run())
-            await was_cut.wait()
-            (own,) = marks.glob("fetching-*")
-            os.utime(own, (FAR, FAR))
+            cut = CutFetch(pod, tmp_path / "cut", sent_whole)
+            own = await cut.start(marks)
             (marks / "taken").touch()  # another one has them
             await asyncio.sleep(10 * TICK)
             assert process.poll() is None
-            again.set()
-            await cutting
+            cut.again.set()
+            await cut.running
             os.utime(own, (0, 0))  # long ago
 
         asyncio.run(work())
