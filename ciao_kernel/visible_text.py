@@ -55,6 +55,11 @@ def listed(paths: Sequence[str], most: int = _LISTED) -> str:
     return ", ".join(map(visible, paths[:most])) + more
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural has only an s more: ``1,200 lines``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _drawn(character: str) -> str:
     if character.isprintable():
         return character

@@ -19,6 +19,7 @@ from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Sta
 from ciao_kernel.model.progress import Done, best_known
 from ciao_kernel.model.queries import LogOptions
 from ciao_kernel.model.times import age
+from ciao_kernel.visible_text import counted
 
 _NEWEST = 2000
 """Lines of each log that are read for the progress."""
@@ -272,8 +273,7 @@ class JobHandle:
     # ---------------------------------------------------------------------------- how it looks
 
     def __repr__(self) -> str:
-        count = len(self._job.replicas)
-        replicas = "1 replica" if count == 1 else f"{count} replicas"
+        replicas = counted(len(self._job.replicas), "replica")
         status = self._known.soon()
         taken = age(_duration(self._job, status))
         return f"<job {self.name}: {status.state}, {self.framework}, {replicas}, {taken}>"

@@ -21,7 +21,7 @@ from ciao_kernel.model.queries import Where
 from ciao_kernel.model.times import age, span
 from ciao_kernel.private_files import opened_file
 from ciao_kernel.session.owner import current_user
-from ciao_kernel.visible_text import one_line
+from ciao_kernel.visible_text import counted, one_line
 
 _RECENT = 86_400
 """Seconds for which a list shows a job that has ended."""
@@ -86,7 +86,7 @@ def _remark(shown: int, found: int, known: int, *, here: bool) -> str:
         ended = "1 job has ended" if known == 1 else f"{known} jobs have ended"
         return f"There are no running jobs{where}; {ended}.\n"
     if hidden := found - shown:
-        ended = "1 job" if hidden == 1 else f"{hidden} jobs"
+        ended = counted(hidden, "job")
         return f"{ended} ended more than a day ago: `ciao jobs --all` lists all.\n"
     return ""
 

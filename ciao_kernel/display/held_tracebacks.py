@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.frameworks import torchrun_report
 from ciao_kernel.model import Output, Replica, Status
+from ciao_kernel.visible_text import counted
 
 _HEAD = re.compile(rb"^.*Traceback \(most recent call last\):[ \t]*\r?$", re.MULTILINE)
 _SIGN = b"Traceback (most recent call last):"
@@ -183,8 +184,7 @@ def _fold(lines: list[bytes], repeated: Mapping[int, bytes]) -> list[bytes]:
 
 
 def _stand_in(lines: int) -> bytes:
-    number = "1 line" if lines == 1 else f"{lines} lines"
-    return f"… {number} of the traceback shown below …".encode()
+    return f"… {counted(lines, 'line')} of the traceback shown below …".encode()
 
 
 def _folded(replica: Replica, sections: Sequence[_Section]) -> list[Output]:

@@ -11,6 +11,7 @@ from ciao_kernel.display.html_table import Links, table_html
 from ciao_kernel.display.publisher import Publisher
 from ciao_kernel.display.redraw_pause import busy_pause, quiet_pause
 from ciao_kernel.display.table import Table
+from ciao_kernel.visible_text import counted
 
 _TICK = 0.25
 
@@ -79,6 +80,5 @@ def _text(table: Table) -> str:
 
 def _first_text(table: Table) -> str:
     """Return a text that stays true if output is never updated, as in `jupyter console`."""
-    job, count = table.job, len(table.job.replicas)
-    of = "1 replica" if count == 1 else f"{count} replicas"
+    job, of = table.job, counted(len(table.job.replicas), "replica")
     return f"{job.name}: a job of {of}. `%ciao describe {job.reference}` shows its status."

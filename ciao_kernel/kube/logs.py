@@ -24,6 +24,7 @@ from ciao_kernel.kube.log_request import End, LogRequest
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
 from ciao_kernel.kube.shown_container import PodView, ShownContainer
+from ciao_kernel.visible_text import counted
 
 __all__ = ["ContainerLog", "Gap", "Lines", "PodView"]
 
@@ -99,7 +100,7 @@ class ContainerLog:
         while one := await self._next(known):
             lost = one.number - (known.number if known else -1) - 1
             if lost > 0 and not self._since:
-                which = "1 start" if lost == 1 else f"{lost} starts"
+                which = counted(lost, "start")
                 yield Gap(f"The log of {which} of {self._name} is not kept any more.")
             async with aclosing(self._read(one)) as pieces:
                 async for piece in pieces:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.errors import BackendError
-from ciao_kernel.visible_text import listed, short, visible
+from ciao_kernel.visible_text import counted, listed, short, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Copied:
     @property
     def text(self) -> str:
         """Files that were copied, and what was left out on purpose."""
-        text = f"{self.count} {'file' if self.count == 1 else 'files'}, {size_text(self.size)}"
+        text = f"{counted(self.count, 'file')}, {size_text(self.size)}"
         return f"{text}; {_left_out(self.left_out)}" if self.left_out else text
 
     def check(self) -> None:

@@ -26,6 +26,7 @@ from ciao_kernel.magics.directives import warm
 from ciao_kernel.magics.table import Table
 from ciao_kernel.model import Job, Source, SourceFile
 from ciao_kernel.plugins import Plan
+from ciao_kernel.visible_text import counted
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def of(plan: Plan, table: Table) -> Record:
     source = plan.source
     size, count = sum(one.size for one in source.all()), len(source.all())
     files: tuple[tuple[str, str, bytes, bool], ...] = ()
-    words = f"{count} {'file' if count == 1 else 'files'}, {size:,} bytes"
+    words = f"{counted(count, 'file')}, {size:,} bytes"
     if size <= _MOST:
         kinds = (
             ("entry", (source.entry,)),

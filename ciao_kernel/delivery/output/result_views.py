@@ -14,7 +14,7 @@ from pathlib import Path
 from ciao_kernel.delivery.output import parquet_check
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.redaction import scrub
-from ciao_kernel.visible_text import short, visible
+from ciao_kernel.visible_text import counted, short, visible
 
 _LONGEST = 60
 """Characters of a value."""
@@ -89,15 +89,14 @@ def _read(path: Path) -> str:
         about = parquet_check.footer(path)
         rows, head = about.num_rows, about.schema.to_arrow_schema()
         names = ", ".join(name for name in head.names if not name.startswith("__index_level_"))
-        return f"{rows:,} {'row' if rows == 1 else 'rows'} ({names})"
+        return f"{counted(rows, 'row')} ({names})"
     if path.suffix == ".json" and path.stat().st_size <= _LARGEST:
         return repr(json.loads(path.read_bytes()))
     return ""
 
 
 def _names(names: Sequence[str]) -> str:
-    count = len(names)
-    return f"{count:,} {'array' if count == 1 else 'arrays'} ({', '.join(names)})"
+    return f"{counted(len(names), 'array')} ({', '.join(names)})"
 
 
 def _size(path: Path) -> str:

@@ -13,6 +13,7 @@ from ciao_kernel.model import Job, Replica, ReplicaStatus, State, Status, exit_t
 from ciao_kernel.session.failure import hints, tracebacks
 from ciao_kernel.session.failure.evidence import Failure
 from ciao_kernel.session.failure.tracebacks import Trace
+from ciao_kernel.visible_text import counted
 
 # Maximum number of lines after the traceback that a replica ended with. Python exits with code 1
 # after a traceback; another code is the program's own choice, and a signal from ciao stopped a
@@ -139,8 +140,7 @@ def _how(one: ReplicaStatus, job: Job) -> str:
 
 
 def _after(one: ReplicaStatus) -> str:
-    count = "1 restart" if one.restarts == 1 else f"{one.restarts} restarts"
-    return f" after {count}" if one.restarts else ""
+    return f" after {counted(one.restarts, 'restart')}" if one.restarts else ""
 
 
 def _show_user_file(line: str, job: Job) -> str:

@@ -27,7 +27,7 @@ from ciao_kernel.model.times import span
 from ciao_kernel.plugins import Console, Debugging, Elsewhere, PromptClosed
 from ciao_kernel.session.inspection.conversation import PAUSES, Announced, Conversation
 from ciao_kernel.session.inspection.failures import Failures
-from ciao_kernel.visible_text import visible_lines
+from ciao_kernel.visible_text import counted, visible_lines
 
 _log = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ class Prompts:
             kept = on_error.kept_for(self._job.header) or on_error.DEFAULT_SECONDS
             text += f" It is kept there for {span(kept)} at most."
         if gpus := self._gpus.get(replica.role):
-            text += f" It holds {gpus} GPU{'s' if gpus > 1 else ''} meanwhile."
+            text += f" It holds {counted(gpus, 'GPU')} meanwhile."
         if not self._explained:
             self._explained = True
             does = (

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ciao_kernel import visible_text
 from ciao_kernel.errors import NoRoom, SpecError
 from ciao_kernel.model import JobSpec, Replica
+from ciao_kernel.visible_text import counted, visible
 
 NVIDIA = "nvidia.com/gpu"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -97,7 +97,7 @@ def _listed(patience: float, program: str = _NVIDIA_SMI) -> Devices:
     if answer.returncode or not rows:
         words = [line for line in lines if not line.partition(",")[0].isdigit()]
         fault = words[0] if words else f"it ended with exit code {answer.returncode}"
-        return Devices(fault=visible_text.visible(fault.rstrip(".")))
+        return Devices(fault=visible(fault.rstrip(".")))
     return Devices(
         tuple(index for index, _, _ in rows),
         # CUDA counts the fastest device first unless it is told to count as nvidia-smi does.
@@ -148,19 +148,19 @@ def check(total: int, devices: Devices, taken: Mapping[str, str]) -> None:
         NoRoom: The others are used by jobs.
         SpecError: The machine has fewer, or cannot list them.
     """
-    names = devices.names
+    names, asked = devices.names, counted(total, "GPU")
     if devices.fault and not names:
         raise SpecError(
-            f"the job asks for {_count(total)} in all, and nvidia-smi lists none of this machine: "
+            f"the job asks for {asked} in all, and nvidia-smi lists none of this machine: "
             f"{devices.fault}.",
             f"{_AFTER_UPDATE if 'mismatch' in devices.fault else 'Look at `nvidia-smi`'}, or run "
             "the cell on a cluster.",
             directive="gpu",
         )
     if total > len(names):
-        have = "none" if not names else _count(len(names))
+        have = "none" if not names else counted(len(names), "GPU")
         raise SpecError(
-            f"the job asks for {_count(total)} in all, and this machine has {have}.",
+            f"the job asks for {asked} in all, and this machine has {have}.",
             "Ask for fewer, or run the cell on a cluster.",
             directive="gpu",
         )
@@ -168,16 +168,12 @@ def check(total: int, devices: Devices, taken: Mapping[str, str]) -> None:
     free = len(names) - held.total()
     if total > free:
         raise NoRoom(
-            f"the job asks for {_count(total)}, and {free} of {len(names)} are free: "
+            f"the job asks for {asked}, and {free} of {len(names)} are free: "
             f"the others are used by {', '.join(sorted(held))}.",
             "Wait for that job, or stop it with `%ciao delete NAME`.",
             directive="gpu",
             holders=[job for job, count in held.items() if free + count >= total],
         )
-
-
-def _count(number: int) -> str:
-    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def share(
