@@ -113,25 +113,6 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
         {"name": "source", "mountPath": f"{WORKDIR}/{path}", "subPath": key, "readOnly": True}
         for path, key in keys.items()
     ]
-    init: list[Manifest] = []
-    if pack:
-        # tar, if the image need not have Python.
-        unpack = ["tar", "-xzf", f"/ciao-packed/{_PACKED}", "-C", WORKDIR]
-        script = f"import sys; exec({_UNPACK!r} if hasattr(__import__('tarfile'), 'data_filter') "
-        script += f"else {_UNPACK_OLD!r})"
-        packed: Manifest = {
-            "name": "source",
-            "mountPath": f"/ciao-packed/{_PACKED}",
-            "subPath": _PACKED,
-            "readOnly": True,
-        }
-        init.append(
-            {
-                "name": "unpack",
-                "command": [python, "-c", script] if python else unpack,
-                "volumeMounts": [work, packed],
-            }
-        )
     return Artifact(
         source,
         python,
@@ -139,8 +120,21 @@ def _artifact(source: Source, python: str, job: str) -> Artifact:
         objects=(_config_map(name, content),),
         volumes=tuple(volumes),
         mounts=tuple(mounts),
-        init_containers=tuple(init),
+        init_containers=(_unpacking(python, work),) if pack else (),
     )
+
+
+def _unpacking(python: str, work: Manifest) -> Manifest:
+    """Return the container that unpacks files into the working folder: by tar without Python."""
+    script = f"import sys; exec({_UNPACK!r} if hasattr(__import__('tarfile'), 'data_filter') "
+    script += f"else {_UNPACK_OLD!r})"
+    place = f"/ciao-packed/{_PACKED}"
+    packed = {"name": "source", "mountPath": place, "subPath": _PACKED, "readOnly": True}
+    return {
+        "name": "unpack",
+        "command": [python, "-c", script] if python else ["tar", "-xzf", place, "-C", WORKDIR],
+        "volumeMounts": [work, packed],
+    }
 
 
 def _config_map(name: str, content: dict[str, bytes]) -> Manifest:

@@ -209,24 +209,9 @@ def pod(
         settings: The executor's image, its resources, registries with plain http.
         hosts: Registries whose certificate is signed by the authority in the ConfigMap.
     """
-    wanted, cluster = ask.spec.build, ask.spec.cluster
+    cluster = ask.spec.cluster
     repository = destination.rpartition(":")[0]
-    mounts: list[Manifest] = [{"name": "context", "mountPath": _CONTEXT_PATH, "readOnly": True}]
-    volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
-    if push_secret := wanted.push_secret or settings.push_secret:
-        # The file must have docker's name: the executor ignores the name of the key.
-        items = [{"key": DOCKER_KEY, "path": "config.json"}]
-        secret = {"secretName": push_secret, "items": items}
-        volumes.append({"name": "push", "secret": secret})
-        mounts.append({"name": "push", "mountPath": "/kaniko/.docker", "readOnly": True})
-    if pip_secret := wanted.pip_secret or settings.pip_secret:
-        # Readable for all: pip skips an unreadable file, and would use the public index.
-        # The key is named, so that a Secret without it is an error; else a folder is mounted.
-        items = [{"key": "pip.conf", "path": "pip.conf"}]
-        readable = {"secretName": pip_secret, "defaultMode": 0o444, "items": items}
-        volumes.append({"name": "pip", "secret": readable})
-        mount = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
-        mounts.append({"name": "pip", "readOnly": True, **mount})
+    volumes, mounts = _volumes(name, ask, settings)
     container: Manifest = {
         "name": "kaniko",
         "image": settings.kaniko_image,
@@ -275,6 +260,28 @@ def pod(
     annotations = {**istio, "linkerd.io/inject": "disabled"}
     metadata: Manifest = {"name": name, "labels": istio, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _volumes(name: str, ask: Build, settings: Settings) -> tuple[list[Manifest], list[Manifest]]:
+    """Return the volumes of the pod, the context and the Secrets, and how they are mounted."""
+    wanted = ask.spec.build
+    volumes: list[Manifest] = [{"name": "context", "configMap": {"name": name}}]
+    mounts: list[Manifest] = [{"name": "context", "mountPath": _CONTEXT_PATH, "readOnly": True}]
+    if push_secret := wanted.push_secret or settings.push_secret:
+        # The file must have docker's name: the executor ignores the name of the key.
+        items = [{"key": DOCKER_KEY, "path": "config.json"}]
+        secret = {"secretName": push_secret, "items": items}
+        volumes.append({"name": "push", "secret": secret})
+        mounts.append({"name": "push", "mountPath": "/kaniko/.docker", "readOnly": True})
+    if pip_secret := wanted.pip_secret or settings.pip_secret:
+        # Readable for all: pip skips an unreadable file, and would use the public index.
+        # The key is named, so that a Secret without it is an error; else a folder is mounted.
+        items = [{"key": "pip.conf", "path": "pip.conf"}]
+        readable = {"secretName": pip_secret, "defaultMode": 0o444, "items": items}
+        volumes.append({"name": "pip", "secret": readable})
+        mount = {"mountPath": "/etc/pip.conf", "subPath": "pip.conf"}
+        mounts.append({"name": "pip", "readOnly": True, **mount})
+    return volumes, mounts
 
 
 def without_log_prefix(event: Event) -> Event:

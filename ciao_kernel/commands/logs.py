@@ -88,7 +88,19 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
                 lines=ALL_LINES,
                 found=(backend, job),
             )
-        return
+    else:
+        await _write(args, caller, backend, job, wanted, since)
+
+
+async def _write(
+    args: argparse.Namespace,
+    caller: Caller,
+    backend: Backend,
+    job: Job,
+    wanted: Sequence[Replica],
+    since: float,
+) -> None:
+    """Write the logs of some replicas as they are now."""
     notices: dict[str, None] = {}
     options = LogOptions(
         tail=args.tail,

@@ -97,17 +97,7 @@ class NotebookDisplay:
     def show(self, event: Event) -> None:
         """Show an event; the first line after a pause is sent at once."""
         if isinstance(event, Notice):
-            # Earlier lines come first.
-            self._lines.let_go()
-            if event.step:
-                self._safely(self._lines.send)
-                self._safely(lambda: self._lines.charge(self._bars.begin(event)))
-                return
-            self._lines.say(f"{visible_lines(event.text)}\n")
-            if self._table is None:
-                self._lines.send()  # No end() follows that could report a fault.
-            else:
-                self._safely(self._lines.send)
+            self._show_notice(event)
             return
         if isinstance(event, Progress):
             self._safely(lambda: self._lines.charge(self._bars.show(event)))
@@ -117,12 +107,7 @@ class NotebookDisplay:
             self._publisher.display(data, f"ciao-{secrets.token_hex(8)}", update=False)
             return
         if isinstance(event, TensorBoard):
-            data = {"text/plain": board_view.text(event), "text/html": board_view.html(event)}
-            place, self._board = self._board, ""
-            update = bool(place)
-            place = place or f"ciao-{secrets.token_hex(8)}"
-            self._publisher.display(data, place, update=update)
-            self._board = place if event.loads else ""
+            self._show_board(event)
             return
         if self._table is None:
             if self._table_output is not None and isinstance(event, Status):
@@ -143,21 +128,45 @@ class NotebookDisplay:
         elif isinstance(event, UsageReport):
             self._table.note_usage(event)
         elif isinstance(event, Status):
-            before, self._table.status = self._table.status, event
-            ends = event.state.over and not (before and before.state.over)
-            if event.state is State.RUNNING and before and before.state is not State.RUNNING:
-                self._table.watch_anew()
-            if _states(event) != _states(before):
-                self._table_output.urgent = True
-                self._lines.hurry()
-            if (event.decided or event.state is State.STOPPED) and not self._released:
-                # The cell may end now, and some front ends take no text after its end.
-                self._released = True
-                if event.state is State.STOPPED:  # the cell has no error that repeats anything
-                    self._lines.let_go()
-                self._safely(self._lines.send_held)
-            if ends:  # The page may be saved before the next draw.
-                self._safely(lambda: self._draw(update=True))
+            self._show_status(event, self._table_output)
+
+    def _show_notice(self, event: Notice) -> None:
+        # Earlier lines come first.
+        self._lines.let_go()
+        if event.step:
+            self._safely(self._lines.send)
+            self._safely(lambda: self._lines.charge(self._bars.begin(event)))
+            return
+        self._lines.say(f"{visible_lines(event.text)}\n")
+        if self._table is None:
+            self._lines.send()  # No end() follows that could report a fault.
+        else:
+            self._safely(self._lines.send)
+
+    def _show_board(self, event: TensorBoard) -> None:
+        data = {"text/plain": board_view.text(event), "text/html": board_view.html(event)}
+        place, self._board = self._board, ""
+        update = bool(place)
+        place = place or f"ciao-{secrets.token_hex(8)}"
+        self._publisher.display(data, place, update=update)
+        self._board = place if event.loads else ""
+
+    def _show_status(self, event: Status, output: TableOutput) -> None:
+        before, output.table.status = output.table.status, event
+        ends = event.state.over and not (before and before.state.over)
+        if event.state is State.RUNNING and before and before.state is not State.RUNNING:
+            output.table.watch_anew()
+        if _states(event) != _states(before):
+            output.urgent = True
+            self._lines.hurry()
+        if (event.decided or event.state is State.STOPPED) and not self._released:
+            # The cell may end now, and some front ends take no text after its end.
+            self._released = True
+            if event.state is State.STOPPED:  # the cell has no error that repeats anything
+                self._lines.let_go()
+            self._safely(self._lines.send_held)
+        if ends:  # The page may be saved before the next draw.
+            self._safely(lambda: self._draw(update=True))
 
     def conclude(self, error: JobFailed) -> bool:
         """Show all lines and curves so far; lines that the error repeats are one line."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,21 +81,9 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             # No other process would end the remaining processes.
             with contextlib.suppress(OSError, ValueError):
                 await sweeps.sweep(folder.read_job()["id"])
-        until = time.monotonic() + _PATIENCE
-        for reader in readers:
-            last = False
-            while not last:
-                last = time.monotonic() > until
-                for read in reader.rest(last=last):
-                    for event in tries.pass_on(read):
-                        yield event
-                    await asyncio.sleep(0)
-                last = last or not reader.failed
-                await asyncio.sleep(0 if last else _CHECK)
-            if reader.failed:
-                yield Notice(
-                    f"the log of {reader.replica} cannot be read to its end; lines may be missing."
-                )
+        async with contextlib.aclosing(_rest(readers, tries)) as rest:
+            async for event in rest:
+                yield event
         if watch.deleted:
             raise JobStopped(f"{job.name} was deleted while it was followed; its files are gone.")
         assert watch.status is not None
@@ -103,6 +91,27 @@ async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[E
             yield views.lost(folder, watch.status, silent=watch.may_sleep)
             raise _lost(job, folder, watch.elsewhere if watch.may_sleep else "")
         yield watch.status
+
+
+async def _rest(
+    readers: Sequence[LogReader], tries: TryLines
+) -> AsyncGenerator[Output | Notice, None]:
+    """Yield the lines that are left at the end of a job, and say which logs end too early."""
+    until = time.monotonic() + _PATIENCE
+    for reader in readers:
+        last = False
+        while not last:
+            last = time.monotonic() > until
+            for read in reader.rest(last=last):
+                for event in tries.pass_on(read):
+                    yield event
+                await asyncio.sleep(0)
+            last = last or not reader.failed
+            await asyncio.sleep(0 if last else _CHECK)
+        if reader.failed:
+            yield Notice(
+                f"the log of {reader.replica} cannot be read to its end; lines may be missing."
+            )
 
 
 def _runs(status: Status) -> tuple[int, int]:

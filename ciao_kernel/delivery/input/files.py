@@ -110,30 +110,7 @@ class _Search:
         force = word.startswith(_FORCE_MARK)
         pattern = word.removeprefix(_FORCE_MARK)
         relative = PurePosixPath(pattern)
-        if not pattern.strip():
-            raise _refused("an empty name", "there is no such file")
-        if relative.is_absolute() or ".." in relative.parts or pattern.startswith("~"):
-            raise SpecError(
-                f"%files cannot take {_shown(pattern)}: it is outside the notebook's folder, "
-                f"{_shown(self.folder)}.",
-                "Copy the file into that folder, or link to it there and write "
-                f"%files={_FORCE_MARK}LINK.",
-                directive="files",
-            )
-        try:
-            exact = file_patterns.exists(path := self.folder / relative)
-            matches = [path] if exact else file_patterns.matches(self.folder, relative)
-        except RecursionError:  # Path.glob needs a call for each folder of a pattern
-            raise _refused(f"{pattern[:60]}…", "the pattern has too many folders") from None
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise _refused(pattern, reason or "it is not a valid pattern") from None
-        if not matches:
-            raise SpecError(
-                f"%files names {_shown(pattern)}, but nothing in {_shown(self.folder)} matches it.",
-                file_patterns.nearest(self.folder, pattern),
-                directive="files",
-            )
+        matches, exact = self._matches(pattern, relative)
         # A full path is intended; a match of a pattern may be accidental.
         named = str(relative) if exact else file_patterns.fixed_part(relative)
         self._origin, count = "", 0
@@ -172,6 +149,38 @@ class _Search:
             )
         if exact and not count and matches[0].is_dir():
             raise _refused(pattern, "the folder contains no files")
+
+    def _matches(self, pattern: str, relative: PurePosixPath) -> tuple[list[Path], bool]:
+        """Return what a pattern matches, and True if it is the path of just that.
+
+        Raises:
+            SpecError: It matches nothing, or is no pattern of this folder.
+        """
+        if not pattern.strip():
+            raise _refused("an empty name", "there is no such file")
+        if relative.is_absolute() or ".." in relative.parts or pattern.startswith("~"):
+            raise SpecError(
+                f"%files cannot take {_shown(pattern)}: it is outside the notebook's folder, "
+                f"{_shown(self.folder)}.",
+                "Copy the file into that folder, or link to it there and write "
+                f"%files={_FORCE_MARK}LINK.",
+                directive="files",
+            )
+        try:
+            exact = file_patterns.exists(path := self.folder / relative)
+            matches = [path] if exact else file_patterns.matches(self.folder, relative)
+        except RecursionError:  # Path.glob needs a call for each folder of a pattern
+            raise _refused(f"{pattern[:60]}…", "the pattern has too many folders") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise _refused(pattern, reason or "it is not a valid pattern") from None
+        if not matches:
+            raise SpecError(
+                f"%files names {_shown(pattern)}, but nothing in {_shown(self.folder)} matches it.",
+                file_patterns.nearest(self.folder, pattern),
+                directive="files",
+            )
+        return matches, exact
 
     def notes(self) -> Iterator[str]:
         """Yield one sentence for each reason why files were left out."""
