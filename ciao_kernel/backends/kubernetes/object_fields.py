@@ -29,3 +29,19 @@ def many(item: Any, *path: str) -> list[Manifest]:
 def mapping(item: Any) -> Manifest:
     """Return an object itself; an empty one for anything else."""
     return item if isinstance(item, dict) else {}
+
+
+def number(value: Any, most: float) -> float | None:
+    """Return a number from 0 to a limit; None for anything else that a field may hold."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if fits and 0 <= value <= most else None
+
+
+def literal(word: str) -> str:
+    """Escape ``$`` in a command or a variable: Kubernetes replaces ``$(NAME)`` there."""
+    return word.replace("$", "$$")
+
+
+def of_literal(word: str) -> str:
+    """Return a word as its program gets it, the reverse of :func:`literal`."""
+    return word.replace("$$", "$")

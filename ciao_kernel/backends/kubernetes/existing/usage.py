@@ -14,7 +14,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.existing.pod_answer import PodAnswer
 from ciao_kernel.backends.kubernetes.existing.pod_program import ENTER, EnteredPods, never
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.object_fields import get, many, number
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube import quantities
 from ciao_kernel.kube.client import Client
@@ -28,6 +28,8 @@ _APART = 0.5
 _SLOWEST = 20.0
 _PATIENCE = 10.0
 _EVERY = 2.0
+_MOST = 1e18
+"""Numbers above it are none that a pod measures."""
 _LONGEST = 1 << 16
 """Bytes of a reading, at most."""
 _METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
@@ -144,24 +146,20 @@ def _reading(replica: Replica, line: bytes) -> Usage | None:
         return None
     if not isinstance(found, dict) or not found:
         return None
-    sizes = (_number(found.get(name)) for name in ("memory", "peak", "limit"))
+    sizes = (number(found.get(name), _MOST) for name in ("memory", "peak", "limit"))
     memory, peak, limit = (None if size is None else int(size) for size in sizes)
     gpus = found.get("gpus")
     shown = [one for one in gpus if isinstance(one, list)] if isinstance(gpus, list) else []
-    return Usage(replica, _number(found.get("cpu")), memory, peak, limit, tuple(map(_gpu, shown)))
-
-
-def _gpu(values: list[Any]) -> GpuUsage:
-    share, used, total = (_number(one) for one in [*values, None, None, None][:3])
-    return GpuUsage(
-        share, None if used is None else int(used), None if total is None else int(total)
+    return Usage(
+        replica, number(found.get("cpu"), _MOST), memory, peak, limit, tuple(map(_gpu, shown))
     )
 
 
-def _number(value: Any) -> float | None:
-    """Return a number that is none of the rest of what a pod may write."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if fits and 0 <= value < 1e18 else None
+def _gpu(values: list[Any]) -> GpuUsage:
+    share, used, total = (number(one, _MOST) for one in [*values, None, None, None][:3])
+    return GpuUsage(
+        share, None if used is None else int(used), None if total is None else int(total)
+    )
 
 
 async def _metrics(client: Client, job: Job) -> tuple[dict[str, Manifest], str]:

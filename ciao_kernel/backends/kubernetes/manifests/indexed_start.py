@@ -11,8 +11,7 @@ from typing import Any
 
 from ciao_kernel.backends.kubernetes.manifests import shell_start
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import never
-from ciao_kernel.backends.kubernetes.manifests.pod_template import literal
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.object_fields import get, literal, many, of_literal
 from ciao_kernel.delivery.name_wait import WAIT_FOR_NAME
 from ciao_kernel.model import Manifest
 from ciao_kernel.plugins import DEFAULT_CONTAINER, AnyLanguage, Plan
@@ -108,4 +107,4 @@ def enter(container: Manifest, command: Sequence[str]) -> tuple[str, ...]:
     start = own_words(get(container, "command"))
     if not isinstance(start, list) or not start or tuple(start[1:4]) != _ISOLATED:
         return (*shell_start.command(_FOLDER), *command)
-    return (str(start[0]).replace("$$", "$"), *_ISOLATED, _ENTER, *command)
+    return (of_literal(str(start[0])), *_ISOLATED, _ENTER, *command)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.manifests import volumes
+from ciao_kernel.backends.kubernetes.object_fields import literal
 from ciao_kernel.backends.kubernetes.output import output_sidecar
 from ciao_kernel.backends.kubernetes.output.delivery import Delivery
 from ciao_kernel.config import Settings
@@ -223,11 +224,6 @@ def _of_values(artifact: Artifact, values: Replica | None, most: int) -> list[Ma
         return []
     own = results.file_variables(artifact.workdir, most, values)
     return [{"name": name, "value": literal(value)} for name, value in own.items()]
-
-
-def literal(text: str) -> str:
-    """Escape ``$``: Kubernetes replaces ``$(NAME)`` by a variable, and ``$$`` by ``$``."""
-    return text.replace("$", "$$")
 
 
 def _resources(plan: Plan, role: str, cpu: str) -> Manifest:

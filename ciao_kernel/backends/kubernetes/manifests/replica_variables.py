@@ -15,6 +15,7 @@ from types import MappingProxyType
 from ciao_kernel.backends.kubernetes.manifests import shell_start
 from ciao_kernel.backends.kubernetes.manifests.indexed_rules import launcher_role, needs_all_workers
 from ciao_kernel.backends.kubernetes.manifests.indexed_start import FILE
+from ciao_kernel.backends.kubernetes.object_fields import of_literal
 from ciao_kernel.errors import SpecError
 from ciao_kernel.model import Address, Manifest, Replica
 from ciao_kernel.plugins import AnyLanguage, Launching, Plan
@@ -62,7 +63,7 @@ def commands_apart(
     # The only template has the command of the cell. A program reads these, not Kubernetes.
     apart = {*plan.spec.serve, launcher_role(plan)}
     return {
-        index: [word.replace("$$", "$") for word in _command(pods[one.role])]
+        index: [*map(of_literal, _command(pods[one.role]))]
         for index, one in enumerate(replicas)
         if one.role in apart
     }

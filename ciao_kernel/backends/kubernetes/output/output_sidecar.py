@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.object_fields import get, literal, many
 from ciao_kernel.backends.kubernetes.output import output_state, sidecar_resources
 from ciao_kernel.backends.kubernetes.output.delivery import Delivery, Upload
 from ciao_kernel.backends.kubernetes.output.output_claim import Copying
@@ -65,7 +65,7 @@ def add(
         "name": output_state.NAMES[delivery.way],
         "image": program["image"],
         "restartPolicy": "Always",
-        "command": _escaped(_keep(spec, artifact, settings, delivery)),
+        "command": [*map(literal, _keep(spec, artifact, settings, delivery))],
         "workingDir": artifact.workdir if shared else _PLACE,
         "env": _env(upload, shared=shared),
         "resources": sidecar_resources.of_sidecar(program["resources"], delivery.rules),
@@ -81,7 +81,7 @@ def add(
     patience = output_state.LONGEST
     if delivery.way is OutputWay.LOG:
         patience = pod["terminationGracePeriodSeconds"] + LONGEST_WRITING
-    run = _escaped(_run(spec, artifact, settings, delivery, shared=shared))
+    run = [*map(literal, _run(spec, artifact, settings, delivery, shared=shared))]
     return {
         **pod,
         # Of one process namespace, each container sees the others below /proc.
@@ -97,11 +97,6 @@ def add(
         "volumes": [*pod["volumes"], {"name": "output", "emptyDir": {}}, *volumes],
         "terminationGracePeriodSeconds": patience,
     }
-
-
-def _escaped(words: Iterable[str]) -> list[str]:
-    """Escape ``$``, which Kubernetes reads in commands and variables."""
-    return [word.replace("$", "$$") for word in words]
 
 
 def _program(artifact: Artifact) -> list[str]:
@@ -159,7 +154,7 @@ def _env(upload: Upload | None, *, shared: bool) -> list[Manifest]:
     found = {replica_files.HELD: _PLACE, **({} if shared else {replica_files.COPIED: _COPIES})}
     told = dict(upload.variables) if upload else {}
     env: list[Manifest] = [{"name": name, "value": value} for name, value in found.items()]
-    env += [{"name": name, "value": text.replace("$", "$$")} for name, text in told.items()]
+    env += [{"name": name, "value": literal(text)} for name, text in told.items()]
     if upload:
         uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
         env.append({"name": replica_files.POD_UID, "valueFrom": uid})

@@ -7,9 +7,7 @@ The Trainer of Hugging Face does so by itself.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ciao_kernel.backends.kubernetes.object_fields import get
+from ciao_kernel.backends.kubernetes.object_fields import get, number
 from ciao_kernel.model import Manifest
 from ciao_kernel.model.progress import Done
 
@@ -23,14 +21,8 @@ def told(item: Manifest) -> Done | None:
     Args:
         item: The job's object, of any kind.
     """
-    share = _number(get(item, "status", "trainerStatus", "progressPercentage"), 100)
+    share = number(get(item, "status", "trainerStatus", "progressPercentage"), 100)
     if share is None:
         return None
-    left = _number(get(item, "status", "trainerStatus", "estimatedRemainingSeconds"), _LONGEST)
+    left = number(get(item, "status", "trainerStatus", "estimatedRemainingSeconds"), _LONGEST)
     return Done(share / 100, left)
-
-
-def _number(value: Any, most: int) -> float | None:
-    """Return a number that is possible; None for anything else that an object may hold."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if fits and 0 <= value <= most else None
