@@ -54,7 +54,7 @@ async def prepare(
         python: The interpreter to extend.
         wanted: Requirements for pip.
         cache: Folder that keeps environments.
-        emit: Shows pip's progress.
+        emit: Receives the progress; pip's own lines only after its failure.
         days: Days after which unused environments are removed, when a new one is created.
         hint: How to name another interpreter, if this one does not run.
 
@@ -163,11 +163,9 @@ async def _make(
     install = ["-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
     counted_on: set[str] = set()
 
-    def say(line: str) -> None:
+    def note(line: str) -> None:
         if found := _SATISFIED.match(line):
             counted_on.add(canonicalize_name(found[1]))
-        if line.startswith(pip.STEPS[:-1]):
-            emit(Notice(f"[pip] {line}"))
 
     try:
         # Requirement lines may contain a password, so the files are temporary.
@@ -176,12 +174,12 @@ async def _make(
             progress = PipProgress(step)
             try:
                 command = [sys.executable, *install, *options]
-                await pip.run(command, wanted.index, say, lock, progress)
+                await pip.run(command, wanted.index, note, lock, progress)
             except pip.Failed as error:
                 if not (error.unfit and pip.is_usable([*more, *sites])):
                     raise
                 # It may be too old to tell its progress to a program.
-                await pip.run([python, *install, *options], wanted.index, say, lock)
+                await pip.run([python, *install, *options], wanted.index, note, lock)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))

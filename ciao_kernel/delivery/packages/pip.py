@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _OLDEST = "22.3"
 """Version 22.2 added --report, 22.3 added --python."""
-STEPS = ("Collecting", "Downloading", "Building", "Installing", "Successfully", "Looking in")
+_STEPS = ("Collecting", "Downloading", "Building", "Installing", "Successfully", "Looking in")
 """First words of the lines that show pip's progress."""
 _LATEST = 20
 """Number of pip's lines that an error shows."""
@@ -84,7 +84,9 @@ class Failed(Exception):
     @property
     def latest(self) -> tuple[str, ...]:
         """The last lines that are not progress."""
-        said = (line for line in self.lines if line.strip() and not line.lstrip().startswith(STEPS))
+        said = (
+            line for line in self.lines if line.strip() and not line.lstrip().startswith(_STEPS)
+        )
         return tuple(said)[-_LATEST:]
 
     @property

@@ -19,6 +19,7 @@ _FILE = re.compile(
     r"(?:Downloading|Using cached|Processing) (?:\S*/)?"
     r"([^/\s]+\.(?:whl|tar\.gz|zip))(?:#\S*)?(?: \(|$)"
 )
+_BUILD = re.compile(r"Building wheel for (\S+)")
 
 
 class PipProgress:
@@ -44,6 +45,9 @@ class PipProgress:
             self._seen.add(self._file)
             # The newest file may still be on its way.
             self._count(len(self._seen) - 1)
+        elif match := _BUILD.match(line.strip()):
+            self._file = f"building {match[1]}"
+            self._count(self._files)
         elif line.startswith("Installing collected packages"):
             self._file = ""
             self._count(self._files)

@@ -185,3 +185,4 @@ def test_an_installation_is_one_line_that_is_written_again(ciao: User) -> None:
         assert terminal.wait() == 0, terminal.raw
     lines = [line for line in terminal.screen() if line.startswith("installing app")]
     assert lines == ["installing app …"]  # nothing was measured that could stay
+    assert "[pip]" not in terminal.raw

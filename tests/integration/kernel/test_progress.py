@@ -37,6 +37,7 @@ def test_an_installation_has_a_bar_that_becomes_a_line(kernel: Any, index: Index
     done = kernel.finish(request)
     assert done.status == "ok", done.of("error")
     assert "installing app" not in done.text  # the bar has taken the sentence's place
+    assert "[pip]" not in done.text  # text that comes later would stand below the bar
     first, *updates = bars(done)
     assert first[0] == "display_data"
     assert first[1]["text/plain"] == "installing app …"

@@ -74,7 +74,7 @@ def test_every_replica_imports_what_is_asked_for(jobs: Place, index: Index) -> N
 
     assert shown(ended) == "1.0 3.0 True\n"
     assert "installing app psutil …" in ended.display.notices
-    assert "[pip] Successfully installed app-1.0 lib-3.0" in ended.display.notices
+    assert "[pip]" not in ended.display.notices
     index.asked.clear()
     again = jobs.run(cell(index, "%packages=app psutil", code))
     assert shown(again) == "1.0 3.0 True\n"

@@ -70,6 +70,11 @@ def test_files_are_counted_without_bytes() -> None:
     assert rest == OLD
 
 
+def test_a_build_which_may_take_minutes_is_named() -> None:
+    text = "  Building wheel for app (pyproject.toml): started\n"
+    assert read(text, 0) == ([(0, 0, Unit.PACKAGES, "building app")], text)
+
+
 def test_no_number_is_invented_where_none_is_known() -> None:
     noted, _ = read(OLD, 0)
     assert {one[:2] for one in noted} == {(0, 0)}
