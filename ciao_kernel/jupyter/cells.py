@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
 from ciao_kernel.errors import CiaoError, EnvironmentFault, SettingError
-from ciao_kernel.jupyter import shutdown
+from ciao_kernel.jupyter import questions, shutdown
 from ciao_kernel.magics import scanned_cell
 from ciao_kernel.magics.scanned_cell import ScannedCell
 from ciao_kernel.session.plugin_registry import Registry
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _COMMAND = re.compile(r"\s*%ciao(?:[ \t]++([^\r\n]*+))?\s*+")
-_QUESTION = re.compile(r"\s*+(?:%([\w-]++)\?{1,2}|\?{1,2}%([\w-]++))\s*+")
 
 
 @functools.cache
@@ -58,10 +57,8 @@ def command(code: str) -> str | None:
     """
     if match := _COMMAND.fullmatch(code):
         return match[1] or ""
-    if "?" not in code or (asked := _QUESTION.fullmatch(code)) is None:
-        return None
-    name = asked[1] or asked[2]
-    return f"magics {name}" if registry().table.find(name) else None
+    asked = questions.word(code)
+    return f"magics {asked[1:]}" if asked[:1] == "%" and registry().table.find(asked[1:]) else None
 
 
 def split(arguments: str) -> list[str]:

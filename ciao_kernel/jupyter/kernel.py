@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
-from ciao_kernel.jupyter import gui_loop, messages
+from ciao_kernel.jupyter import gui_loop, messages, questions
 from ciao_kernel.jupyter.helping_kernel import HelpingKernel
 from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
@@ -73,6 +73,8 @@ class CiaoKernel(HelpingKernel):
         parent = self.get_parent("shell")
         try:
             arguments = _command_arguments(code)
+            if arguments is None:
+                arguments = questions.arguments(code, self.shell)
             job = None if arguments is not None else _scan_job(code)
             if arguments is not None or job is not None:
                 # A command without history is a user's question; a job would be forgotten.

@@ -204,6 +204,50 @@ def test_question_mark(kernel: Kernel) -> None:
     assert kernel.run("%time?").of("error") == []
 
 
+@pytest.mark.parametrize("code", ["worker?", "?worker", "??worker", "Worker? "])
+def test_the_bare_word_of_a_directive_is_explained(kernel: Kernel, code: str) -> None:
+    assert "Number of workers." in kernel.run(code).text
+
+
+@pytest.mark.parametrize("code", ["jobs?", "%jobs?", "?%jobs"])
+def test_the_word_of_a_verb_is_explained(kernel: Kernel, code: str) -> None:
+    assert kernel.run(code).text.startswith("usage: %ciao jobs")
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ("input?", "input"),  # of Python, and a directive
+        ("run?", "%run"),  # IPython's magic, and a verb
+        ("%config?", "%config"),
+        ("nobody_knows?", ""),
+    ],
+)
+def test_ipython_answers_for_what_it_knows(kernel: Kernel, code: str, part: str) -> None:
+    page = ipythons_answer(kernel, code)
+    assert part in page if part else not page
+
+
+def test_ipython_answers_for_a_variable_with_the_name_of_a_directive(kernel: Kernel) -> None:
+    assert kernel.run("worker = 7.5").status == "ok"
+    try:
+        for code in ("worker?", "?worker"):
+            assert "float" in ipythons_answer(kernel, code)
+        assert "Number of workers." in kernel.run("%worker?").text
+    finally:
+        kernel.run("del worker")
+
+
+def ipythons_answer(kernel: Kernel, code: str) -> str:
+    """The page of IPython that a cell opens; "" if IPython knows nothing of the name."""
+    request = kernel.run(code)
+    assert request.reply is not None
+    assert request.status == "ok"
+    assert "%ciao" not in request.text
+    pages = request.reply["content"]["payload"]
+    return "".join(one["data"]["text/plain"] for one in pages)
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [

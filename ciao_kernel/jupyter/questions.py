@@ -1,0 +1,40 @@
+"""The question of an IPython user about a word, such as ``worker?``, as a command of ciao.
+
+Each plain cell comes here, so nothing is imported until a cell is a question.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_QUESTION = re.compile(r"\s*+(?:(%?[A-Za-z][\w-]*+)\?{1,2}|\?{1,2}(%?[A-Za-z][\w-]*+))\s*+")
+
+
+def word(code: str) -> str:
+    """Return the word that a cell asks about, with its ``%``; "" for any other cell."""
+    if "?" not in code or (asked := _QUESTION.fullmatch(code)) is None:
+        return ""
+    return asked[1] or asked[2]
+
+
+def arguments(code: str, shell: Any) -> str | None:
+    """Return the arguments of ``%ciao`` for a question that only ciao can answer, else None.
+
+    Args:
+        code: The cell.
+        shell: IPython's shell, which answers for its variables and magics.
+    """
+    if not (asked := word(code)):
+        return None
+    from ciao_kernel.commands.verb_table import VERBS
+    from ciao_kernel.jupyter.cells import registry
+
+    name = asked.removeprefix("%")
+    if registry().table.find(name):
+        answer = f"magics {name}"
+    elif name in VERBS:
+        answer = f"{name} --help"
+    else:
+        return None
+    return None if shell.object_inspect(asked)["found"] else answer
