@@ -16,6 +16,7 @@ from ciao_kernel.magics import (
     body,
     diagnostics,
     header,
+    last_expression,
     loops,
     placeholders,
     spec_reader,
@@ -109,6 +110,8 @@ def parse(
     compiles = check_syntax and spec.python is None
     body.check_body(text, code, cell.header, table, cell.style, compiles=compiles)
     notes = (*notes, *loops.notices(code, cell.below))
+    if cell.style is Style.CELL:
+        notes = (*notes, *last_expression.notices(code, spec))
     return Parsed(spec, code, tokens, table, notes)
 
 

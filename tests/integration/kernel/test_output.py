@@ -21,6 +21,16 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     kernel.shutdown(now=True)
 
 
+def test_a_last_line_that_only_a_plain_cell_shows_has_a_note(kernel: Any) -> None:
+    done = kernel.run(HEADER + "df = 17\ndf\n")
+    assert done.status == "ok", done.text
+    note = "the last line `df` shows nothing in a job, which is a program: `print(df)` does"
+    assert done.text.startswith(f"{note}, and %output=df brings it back.\n")
+    plain = kernel.run("df = 17\ndf\n")
+    assert plain.text == ""
+    assert [one["data"]["text/plain"] for one in plain.of("execute_result")] == ["17"]
+
+
 def test_values_come_back_with_their_types(kernel: Any) -> None:
     pytest.importorskip("numpy")
     done = kernel.run(

@@ -1,0 +1,62 @@
+"""An expression as the last line of a job, as notebooks show one: the notice that a job shows none.
+
+A job is a program. Only names, attributes and subscripts are meant to be shown for certain: a call
+may stand there for its effect.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+
+from ciao_kernel.model import JobSpec
+from ciao_kernel.visible_text import short, visible
+
+# The usual cell, which ends with a call or a block, costs no parser.
+_MAY_BE = re.compile(r"^[^\W\d]\w*(?:[.\[].*)?[ \t]*(?:#.*)?$")
+_SHOWN = 40
+"""Maximum number of characters that are shown of an expression."""
+
+
+def notices(code: str, spec: JobSpec) -> Iterator[str]:
+    """Yield a sentence if the last statement of a cell is an expression that only a notebook shows.
+
+    Args:
+        code: The program.
+        spec: What its header asks for.
+    """
+    found = _last_expression(code)
+    if not found:
+        return
+    text = visible(" ".join(found.split()))
+    is_long = len(text) > _SHOWN
+    brings = found.isidentifier() and found not in spec.outputs
+    yield (
+        f"the last line `{short(text, _SHOWN)}` shows nothing in a job, which is a program: "
+        f"`print({'…' if is_long else text})` does"
+        f"{f', and %output={found} brings it back' if brings else ''}."
+    )
+
+
+def _last_expression(code: str) -> str:
+    """Return the last statement if it is a name, an attribute or a subscript, else ""."""
+    lines = (line for line in reversed(code.splitlines()) if line.strip())
+    last = next((line for line in lines if not line.lstrip().startswith("#")), "")
+    if not _MAY_BE.match(last):
+        return ""
+    code = code.removeprefix("\ufeff")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's remarks about the code come elsewhere
+            end = ast.parse(code).body[-1]
+    except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
+        return ""  # told elsewhere, if it is an error
+    if not isinstance(end, ast.Expr):
+        return ""
+    if not isinstance(end.value, ast.Name | ast.Attribute | ast.Subscript):
+        return ""
+    if last.partition("#")[0].rstrip().endswith(";"):  # as a notebook is told to show nothing
+        return ""
+    return ast.get_source_segment(code, end.value) or ""

@@ -1,0 +1,71 @@
+"""A cell that ends like one of a notebook is told that a job shows nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ciao_kernel.magics.header import Style
+from ciao_kernel.magics.parse import parse
+from ciao_kernel.session.plugin_registry import Registry
+
+TABLE = Registry({}).table
+HEADER = "%framework=python\n%worker=1\n"
+NOTHING = "shows nothing in a job, which is a program:"
+
+
+def notes(body: str, header: str = HEADER, style: Style = Style.CELL) -> tuple[str, ...]:
+    return parse(header + body, TABLE, style=style).notes
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n# the end\n", "  # a table\n"])
+def test_a_name_can_be_printed_or_brought_back(end: str) -> None:
+    assert notes(f"df = 1\ndf{end}") == (
+        f"the last line `df` {NOTHING} `print(df)` does, and %output=df brings it back.",
+    )
+
+
+def test_a_name_that_comes_back_anyway() -> None:
+    (note,) = notes("df = 1\ndf\n", HEADER + "%output=df\n")
+    assert note == f"the last line `df` {NOTHING} `print(df)` does."
+
+
+@pytest.mark.parametrize(
+    "line", ["history.history", "df['loss']", "model.layers[0].name", "df[df.loss > f(2)].x"]
+)
+def test_a_part_of_a_value_can_be_printed(line: str) -> None:
+    assert notes(f"import x\n{line}\n") == (
+        f"the last line `{line}` {NOTHING} `print({line})` does.",
+    )
+
+
+def test_a_long_line_is_shown_once() -> None:
+    line = "table['" + "x" * 80 + "']"
+    assert notes(line) == (f"the last line `{line[:39]}…` {NOTHING} `print(…)` does.",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "df.head()",
+        "model.fit(x)",
+        "print(df)",
+        "df;",
+        "df.x ;  # quiet",
+        "'a text'",
+        "x = df",
+        "x = [\n1,\ndf\n]",
+        "'''\ndf\n'''",
+        "if True:\n    df",
+        "import x\nx.y = 1",
+        "...",
+        "1",
+        "await_me: int",
+    ],
+)
+def test_other_cells_get_no_note(body: str) -> None:
+    assert notes(f"{body}\n") == ()
+
+
+def test_files_and_other_languages_get_none() -> None:
+    assert notes("df\n", "#%framework=python\n", Style.FILE) == ()
+    assert notes("df\n", "%framework=custom\n%worker=1\n%command=cat\n") == ()
