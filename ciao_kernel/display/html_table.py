@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ciao_kernel.display.table import Row, Table
 from ciao_kernel.display.table_columns import COLUMNS, LONGEST_NAME, Column
+from ciao_kernel.display.training_text import BAR
 from ciao_kernel.model import Job, State, Status
 from ciao_kernel.model.replica_colors import color_of
 
@@ -52,8 +53,12 @@ def _narrow_rules() -> Iterator[str]:
         hidden = sorted(
             (one for one in COLUMNS if one.hides_at == width), key=lambda one: one.cluster_only
         )
+        selectors = [*map(_cells_of, hidden)]
+        if width == min(_STEPS.values()):
+            # Without the bar the title has room for the time that is left.
+            selectors.append(".ciao>b>span")
         yield (
-            f"@container(max-width:{width}em){{{','.join(map(_cells_of, hidden))}{{display:none}}"
+            f"@container(max-width:{width}em){{{','.join(selectors)}{{display:none}}"
             f".ciao>table{{min-width:var(--{name})}}}}"
         )
 
@@ -134,10 +139,12 @@ def table_html(table: Table, links: Links | None = None) -> str:
         for name, place in table.places()
     )
     title = escape(table.title())
+    words = BAR.sub(r"<span>\g<0></span>", title)
     summary = "".join(f"<div>{escape(line)}</div>" for line in table.summary_lines())
     return (
         f'{_STYLE}<div class="ciao">'
-        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">{title}</b>'
+        f'<b style="color:{_STATE_COLORS.get(state, "inherit")}" title="{title}">'
+        f"{words}</b>"
         f'{summary}<table{nodes} style="{least}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
         f"{places}</div>"

@@ -11,7 +11,8 @@ _WIDTH = 20
 _SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 # All lines of a step have the same height, so that no other output moves.
 _LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis;line-height:1.6"
-_BAR = "width:12em;height:.8em;vertical-align:middle;margin-right:.6em"
+# A bar gives way in a narrow cell, where the words need the room.
+_BAR = "width:min(12em,15%);height:.8em;vertical-align:middle;margin-right:.6em"
 
 
 def line(event: Progress) -> str:
@@ -32,7 +33,8 @@ def html(event: Progress) -> str:
     if _has_bar(event):
         part = _fraction(event)
         bar = f'<progress max="1" value="{part:.3f}" style="{_BAR}"></progress>'
-    return f'<div style="{_LINE}">{bar}{escape(line(event))}</div>'
+    text = escape(line(event))
+    return f'<div style="{_LINE}" title="{text}">{bar}{text}</div>'
 
 
 def notice_html(text: str) -> str:

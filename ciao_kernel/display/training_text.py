@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from ciao_kernel.model.progress import Done
 from ciao_kernel.model.times import span
 
 _BAR = 12
 """Characters of the bar."""
+BAR = re.compile(rf"[━─]{{{_BAR}}} ")
+"""The bar in a text, with the blank behind it."""
 
 
 def progress_text(done: Done) -> str:

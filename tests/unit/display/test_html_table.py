@@ -43,6 +43,18 @@ def test_the_widths_depend_on_nothing_that_changes() -> None:
         assert widths(table_html(during)) == widths(before)
 
 
+def test_a_narrow_cell_has_the_title_without_its_bar() -> None:
+    """The words behind it say more: how much time is left would be cut first."""
+    live = table(State.RUNNING, ReplicaStatus(WORKER, State.RUNNING, 1010.0))
+    live.output(Output(WORKER, b"Epoch 1/4\nEpoch 2/4\nEpoch 3/4\n", 3))
+    html = table_html(live)
+    bar = "━" * 6 + "─" * 6
+    assert f'title="mnist: Running  {bar} 50 % (epoch 3/4)' in html
+    assert f">mnist: Running  <span>{bar} </span>50 % (epoch 3/4)" in html
+    assert re.search(r"@container\(max-width:50em\){[^{]*,\.ciao>b>span{display:none}", html)
+    assert "<b><span>" not in table_html(table(State.PENDING))
+
+
 def test_what_may_be_cut_is_in_a_tooltip() -> None:
     reason = "FailedScheduling: no node has enough memory"
     live = table(
