@@ -40,6 +40,8 @@ class InstalledPlugins:
         self._now = now
         self._stamp: _Stamp | None = None
         self._found: Mapping[str, Mapping[str, EntryPoint]] = {}
+        self._asked: tuple[object, _Stamp] | None = None
+        self._linked = False
 
     def of(self, kind: str) -> Mapping[str, EntryPoint]:
         """Return the entry points of a kind by name, also those of a package installed just now."""
@@ -47,31 +49,41 @@ class InstalledPlugins:
 
     def all(self) -> Mapping[str, Mapping[str, EntryPoint]]:
         """Return the entry points of all kinds, as :meth:`of` does."""
-        stamp = _folders()
+        stamp = self._folders()
         if stamp != self._stamp:
             self._found = self._read([folder for folder, _ in stamp])
-            newest = max((changed for _, changed in stamp), default=0)
-            self._stamp = stamp if newest < (self._now() - _SETTLED) * 1e9 else None
+            self._stamp = stamp if self._is_settled(stamp) else None
         return self._found
 
+    def _folders(self) -> _Stamp:
+        """Return the folders of the import path, each with the time of its last change.
 
-def _folders() -> _Stamp:
-    """Return the folders of the import path, each with the time of its last change.
+        The working folder is left out: plug-ins are read while the user types, and a folder of a
+        project that somebody has only opened must not run code. Jobs and notebooks write into it
+        too. It counts if the user has installed the project from there, with its metadata in the
+        folder.
+        """
+        here = _about(os.curdir)
+        found = [(one, _about(one)) for one in sys.path if one]
+        every = tuple((one, about.st_mtime_ns if about else 0) for one, about in found)
+        own = [one for one, about in found if _is_same(about, here)]
+        others = tuple(one for one in every if one[0] not in own)
+        return every if own and self._is_linked(here, others) else others
 
-    The working folder is left out: plug-ins are read while the user types, and a folder of a
-    project that somebody has only opened must not run code. Jobs and notebooks write into it too.
-    It counts if the user has installed the project from there, with its metadata in the folder.
-    """
-    here = _about("")
-    found = [(one, _about(one)) for one in sys.path]
-    own = [one for one, about in found if one and _is_same(about, here)]
-    others = [str(one) for one, about in found if one and about and not _is_same(about, here)]
-    left_out = () if own and _is_linked(here, others) else own
-    return tuple(
-        (one, about.st_mtime_ns if about else 0)
-        for one, about in found
-        if one and one not in left_out
-    )
+    def _is_linked(self, project: os.stat_result | None, folders: _Stamp) -> bool:
+        """Return what :func:`_is_linked` does; asked again when one of the folders has changed.
+
+        A search for links in a folder of many packages takes longer than all else here.
+        """
+        asked = (project and (project.st_dev, project.st_ino), folders)
+        if asked != self._asked:
+            self._linked = _is_linked(project, [str(folder) for folder, _ in folders])
+            self._asked = asked if self._is_settled(folders) else None
+        return self._linked
+
+    def _is_settled(self, stamp: _Stamp) -> bool:
+        newest = max((changed for _, changed in stamp), default=0)
+        return newest < (self._now() - _SETTLED) * 1e9
 
 
 def _is_linked(project: os.stat_result | None, folders: list[str]) -> bool:
@@ -100,7 +112,7 @@ def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
 
 def _about(folder: str) -> os.stat_result | None:
     try:
-        return Path(folder).stat()
+        return os.stat(folder)  # noqa: PTH116 - a Path takes twice the time, for each folder
     except (OSError, TypeError, ValueError):  # the path may name what does not exist, or is no path
         return None
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,33 @@ def linked(base: Path, monkeypatch: pytest.MonkeyPatch, packages: str, content: 
     monkeypatch.setattr(sys, "path", [str(folder), "", str(project), base / "none"])
     monkeypatch.chdir(project)
     return list(InstalledPlugins(now=lambda: OLD + 60).of("builders"))
+
+
+def test_links_are_looked_for_once_and_again_after_an_installation(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, packages = tmp_path / "project", tmp_path / "site-packages"
+    project.mkdir()
+    install(project, OLD)
+    site.rename(packages)
+    monkeypatch.setattr(sys, "path", [str(packages), str(project)])
+    monkeypatch.chdir(project)
+    looks = []
+
+    def is_linked(*arguments: Any) -> bool:
+        looks.append(arguments)
+        return real(*arguments)
+
+    real = installed_plugins._is_linked
+    monkeypatch.setattr(installed_plugins, "_is_linked", is_linked)
+    plugins = InstalledPlugins(now=lambda: OLD + 60)
+    for kind in ("frameworks", "builders", "backends"):
+        assert plugins.of(kind) == {}
+    assert len(looks) == 1
+    (packages / "mesh.egg-link").write_text(f"{project}\n.")
+    os.utime(packages, (OLD + 30, OLD + 30))
+    assert "mesh" in plugins.of("builders")
+    assert len(looks) == 2
 
 
 def test_it_counts_once_another_folder_is_the_working_folder(
