@@ -109,7 +109,6 @@ class Launcher:
         folder = self._claim_name(plan.name, plan.framework.name)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
             python, base = self.python(plan), ""
             if (wanted := plan.spec.build).needed:
                 cache = self._own.prepare("cache", "environments").parent
@@ -122,6 +121,8 @@ class Launcher:
             name = folder.path.name
             mark = f"{name}-{secrets.token_hex(8)}"
             started.append(supervisor_start.start(folder, mark))
+            # It looks at the folders of all jobs: the supervisor starts meanwhile.
+            await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
             ask = Build(
                 plan.source,
                 plan.spec,

@@ -5,6 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciao_kernel.backends.local import removal, supervisor_start
+from tests.helpers.jobs import Place
 
 ROOT = Path(__file__).parents[3]
 SLOW = {"typing", "dataclasses", "asyncio", "logging", "ctypes", "tempfile", "importlib"}
@@ -21,3 +27,23 @@ def test_a_supervisor_imports_only_what_is_fast() -> None:
     imported = {*ran.stdout.split()}
     assert "ciao_kernel.backends.local.supervisor" in imported
     assert not imported & SLOW
+
+
+def test_it_starts_before_the_folders_of_other_jobs_are_looked_at(
+    jobs: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+
+    def note(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def noted(*arguments: Any) -> Any:
+            steps.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, noted)
+
+    note(supervisor_start, "start")
+    note(removal, "clear_leftovers")
+    assert jobs.run("%framework=python\npass\n").error is None
+    assert steps == ["start", "clear_leftovers"]
