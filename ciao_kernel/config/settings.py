@@ -239,7 +239,11 @@ class Settings:
         "Time after which a replica that `ciao debug` has stopped goes on, if nobody is at its "
         "prompt.",
     )
-    color: str = _setting("auto", one_of("auto", "always", "never"), "Colours in output.")
+    color: str = _setting(
+        "auto",
+        one_of("auto", "always", "never"),
+        "Colours in output; auto: in notebooks, and in a terminal unless NO_COLOR is set.",
+    )
     lines: int = _setting(
         DEFAULT_LINES,
         LineCount(),
