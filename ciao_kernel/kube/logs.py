@@ -127,7 +127,7 @@ class ContainerLog:
     async def _read(self, one: InstanceLog) -> AsyncGenerator[Lines | Gap, None]:
         """Read one instance, then wait until the container is over or a newer instance started."""
         while (pod := self._shown.pod()) is not None:
-            now = self._shown.seen(pod)
+            now = self._shown.seen(pod) or self._shown.forgotten(pod, one.id, one.number)
             if now and now.id != one.id and not one.replaced:
                 await self._replace(one, now)
                 continue

@@ -47,6 +47,20 @@ class ShownContainer:
         """Return the container's newest instance, or None if it was not started yet."""
         return instances.seen(pod, self._name)
 
+    def forgotten(self, pod: Object, id_: str, number: int) -> ContainerInstance | None:
+        """Return a known instance as ended if its pod is over and its status has no container ID.
+
+        The status loses it if the node does not find the container again after a restart
+        (``ContainerStatusUnknown``), and an older kubelet drops it when it evicts a pod. It never
+        comes back.
+
+        Args:
+            pod: The pod, in which no instance is seen.
+            id_: Container ID of the instance.
+            number: Number of its earlier starts.
+        """
+        return ContainerInstance(id_, number, True, "") if self.is_over(pod) else None
+
     def is_over(self, pod: Object) -> bool:
         """Return whether the container cannot start again."""
         return instances.over(pod, self._name)

@@ -344,6 +344,31 @@ def test_a_container_that_was_removed_before_its_pod_was_read_whole(
     assert here.asked == ["follow", "all", "all"]
 
 
+@pytest.mark.parametrize("state", ["terminated", "waiting", "gone"])
+def test_a_pod_that_is_over_and_has_forgotten_its_container_ends_its_log(state: str) -> None:
+    """A node that started again does not find the container: its status has no ID any more."""
+    here = Cluster()
+    here.shows("0a running")
+
+    def forgotten() -> Any:
+        here.shows("0a terminated", phase="Failed")
+        assert here.status is not None
+        unknown = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
+        own: Object = {"name": "main", "state": {"terminated": unknown}}
+        if state == "waiting":
+            own = {"name": "main", "state": {"waiting": {}}, "lastState": own["state"]}
+        here.status["status"]["containerStatuses"] = [] if state == "gone" else [own]
+        return [lines("a1"), CUT]
+
+    here.answers = [forgotten, lambda: (400, b'{"message": "container main is terminated"}')]
+    text, (gap,) = here.read()
+    assert text == "a1"
+    assert gap == (
+        "Lines after 00:00:01 UTC may be lost: the cluster does not return the log "
+        "(container main is terminated)."
+    )
+
+
 def test_an_end_in_order_counts_for_nothing_if_the_node_is_away_then() -> None:
     here = Cluster()
     here.shows("0a running")
