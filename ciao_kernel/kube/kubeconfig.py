@@ -166,6 +166,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         # CSafeLoader is ten times as fast, but not always compiled in.
         content = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = {} if content is None else content  # an empty file says nothing, as to kubectl
     except OSError as error:
         content, why = None, error.strerror or type(error).__name__
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -137,10 +137,18 @@ def test_of_several_files_the_first_that_says_something_wins(put: Any) -> None:
     assert "has one, three, two" in fault("four")
 
 
+@pytest.mark.parametrize("text", ["", "# nobody has signed in yet\n"])
+def test_an_empty_file_says_nothing_beside_others(put: Any, text: str) -> None:
+    path = put(text)
+    assert f"the kubeconfig {path} has no current context; it has none" in fault()
+    put(content())
+    assert load().context == "one"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is not a kubeconfig"),
+        ("text", "it is not a kubeconfig"),
         ("- a\n- b\n", "it is not a kubeconfig"),
         ("a: [\nb: }", "line 2 is not YAML"),
         ("\0", "is not YAML"),
