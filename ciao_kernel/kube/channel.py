@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import connection_faults
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ async def open_channel(
             closing that ends everything that belongs to it.
         path: Path of the request.
         query: Its query.
-        refusal: Returns the error for a status: the client library does not provide the text.
+        refusal: Returns the error for a status except 401: the client library does not provide
+            the text.
         cut: Returns the error for words about the connection.
 
     Raises:
@@ -60,9 +61,12 @@ async def open_channel(
         try:
             channel = await _connect(client, connections, path, query)
         except aiohttp.WSServerHandshakeError as error:
-            if error.status == 401 and not renewed:
-                await client.renew(shown)
-                continue
+            if error.status == 401:
+                if not renewed:
+                    await client.renew(shown)
+                    continue
+                unauthorized = Refused("Unauthorized", code=401, reason="Unauthorized")
+                raise responses.credentials_rejected(unauthorized, shown) from None
             raise refusal(error.status) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if connection_faults.is_certificate_rejected(error, shown) and not renewed:

@@ -21,10 +21,11 @@ import pytest
 import yaml
 from aiohttp import web
 
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import access as kube_access
 from ciao_kernel.kube import connections
 from ciao_kernel.kube.access import Access
+from ciao_kernel.kube.attach import ContainerInput
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.exec import execute
 from ciao_kernel.kube.identity import Identity
@@ -126,6 +127,24 @@ def test_a_watch_says_why_before_it_renews() -> None:
             assert "Unauthorized" in str(watched.fault)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    run(work)
+
+
+def test_a_command_says_that_its_credentials_are_refused() -> None:
+    async def work() -> None:
+        async with (
+            serving(knows_new) as host,
+            Client(access(host, "old"), reload=Reload(access(host, "stale"))) as client,
+        ):
+            sending = ContainerInput(client, "/api/v1/namespaces/team/pods/a", "main")
+            for ask in (command(client), sending.send(b"x")):
+                with pytest.raises(Refused) as caught:
+                    await ask
+                assert caught.value.code == 401
+                assert "context test does not accept these credentials" in str(caught.value)
+                assert caught.value.hint.startswith("Sign in to the cluster again")
+            await sending.close()
 
     run(work)
 
