@@ -114,9 +114,12 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
         done = policy == "OnFailure" and get(over, "exitCode") == 0  # not started again
         if isinstance(over, dict) and (once or done):
             return _ended(pod, replica, over, began)
-    if phase in ("Succeeded", "Failed"):  # for example evicted before a container ran
+    if phase in ("Succeeded", "Failed"):
+        # Evicted before a container ran, or with a node that is gone: nobody saw an end there.
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
-        return ReplicaStatus(replica, state, began, None, _words(pod) or _failed_init(pod))
+        ended = stamp(get(disruption_target(pod), "lastTransitionTime")) or began
+        why = _words(pod) or disruption(pod) or _failed_init(pod)
+        return ReplicaStatus(replica, state, ended, None, why)
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began

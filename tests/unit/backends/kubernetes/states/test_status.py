@@ -623,6 +623,17 @@ def test_what_the_cluster_does_to_a_pod_is_the_reason_of_its_end(reason: str, wo
     assert found.message == f"the pod of worker-0 was {words}."
 
 
+def test_a_pod_whose_node_is_gone_tells_it_although_its_program_seems_to_run() -> None:
+    """No kubelet is left that could report the end, so only the pod's phase and condition do."""
+    item = pod("Failed", RUNNING, **disrupted("DeletionByPodGC"))
+    item["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-21T10:00:08Z"
+    one = status.of_pod(item, WORKER)
+    assert (one.state, one.reason) == (State.FAILED, "removed because its node is gone")
+    assert one.since == status.stamp("2026-11-21T10:00:08Z")
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: one})
+    assert found.message == "the pod of worker-0 was removed because its node is gone."
+
+
 @pytest.mark.parametrize("reason", ["TerminationByKubelet", "New", ""])
 def test_a_disruption_of_which_the_pod_itself_says_more(reason: str) -> None:
     words = {**disrupted(reason), "reason": "Evicted", "message": "low on memory"}
