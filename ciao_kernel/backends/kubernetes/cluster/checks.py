@@ -160,7 +160,7 @@ async def dry_run(
 
     Returns:
         A sentence about a policy that refuses the pods, perhaps only because the user creates them
-        here, not the controller; "" if there is none.
+        here, not the controller, or about a trial that was not possible; "" if there is none.
 
     Raises:
         SpecError: An object would be refused because of a directive, which the error names.
@@ -178,6 +178,10 @@ async def dry_run(
         if isinstance(answer, Refused):
             if trainer.RUNTIME_FIRST in answer.message:
                 continue  # a dry run has not created the runtime
+            if _NO_TRIAL in answer.message:
+                why = " ".join(answer.message.split()).rstrip(".")
+                said = said or f"the cluster cannot try this job before it is created: {why}."
+                continue
             raise refusal(answer, target) from answer
         if isinstance(answer, BaseException):
             raise answer
@@ -215,6 +219,9 @@ _NO_UID = "00000000-0000-4000-8000-000000000000"
 _OF_POLICIES = ("denied the request", "denied request")
 """Parts of the refusals by a webhook and by a ValidatingAdmissionPolicy (Kubernetes,
 apiserver/pkg/admission/plugin)."""
+_NO_TRIAL = "does not support dry run"
+"""Part of the answer where a webhook with side effects would have to be called: only a trial is
+refused so, whatever the object is (Kubernetes, apiserver/pkg/admission/plugin/webhook/errors)."""
 _QUOTA = "exceeded quota"
 _CONSTRAINT = "unable to validate against any security context constraint: "
 """Part of a refusal by OpenShift, before its reasons (openshift/apiserver-library-go)."""

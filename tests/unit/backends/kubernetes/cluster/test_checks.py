@@ -460,6 +460,14 @@ def test_a_policy_that_refuses_pods_in_a_trial_is_told_and_refuses_no_job() -> N
     )
 
 
+def test_a_webhook_that_allows_no_trial_refuses_no_job() -> None:
+    """Its registration, made before Kubernetes 1.22, does not say that it has no side effects."""
+    refusal = 'admission webhook "inject.example.com" does not support dry run'
+    said = f"the cluster cannot try this job before it is created: {refusal}."
+    assert tried(refusal, "") == said
+    assert tried(BARE, refusal) == said
+
+
 @pytest.mark.parametrize(
     "certain",
     [
