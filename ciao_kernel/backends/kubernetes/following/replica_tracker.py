@@ -52,8 +52,6 @@ class _TrackedReplica:
     """Readers of pods that had already ended when they were found."""
     pieces: int = 0
     """Number of pieces of its logs that were yielded."""
-    lost: bool = False
-    """A log that was expected is gone."""
 
 
 class ReplicaTracker:
@@ -267,7 +265,7 @@ class ReplicaTracker:
         async with aclosing(log.read()) as pieces, aclosing(together(pieces, size)) as joined:
             async for piece in joined:
                 if isinstance(piece, Gap):
-                    is_whole, one.lost = False, True
+                    is_whole = False
                     await self._put(Notice(f"[{replica}] {piece.text}"))
                     continue
                 one.pieces += 1
@@ -275,7 +273,7 @@ class ReplicaTracker:
                     await self._show_saved(replica, self._kept.lines_before(replica, piece.data))
                 self._kept.write(replica, piece.data)
                 await self._put(Output(replica, piece.data, piece.count))
-        if one.lost and not one.pieces and self._is_alone(one, uid):
+        if not one.pieces and self._is_alone(one, uid):
             await self._show_saved(replica, self._kept.lines(replica))
         return is_whole
 

@@ -590,6 +590,18 @@ def test_a_log_that_the_node_has_no_more_is_shown_from_the_saved_one(
     assert "the cluster does not return the log" in server.notices()
 
 
+def test_saved_lines_are_shown_of_a_pod_that_has_forgotten_its_container(
+    server: Server, tmp_path: Path
+) -> None:
+    """As after a restart of its node; nothing tells that there has been a log."""
+    (tmp_path / "worker-0.log").write_text("zero\nfirst\n")
+    server.has(0, "ended 137")
+    server.pods["p0"]["status"]["containerStatuses"] = []
+    server.ends("Failed")
+    assert server.follow(tmp_path)[0] == "zero first"
+    assert (tmp_path / "worker-0.log").read_text() == "zero\nfirst\n"
+
+
 def test_lines_of_another_log_are_not_shown(server: Server, tmp_path: Path) -> None:
     (tmp_path / "worker-0.log").write_text("zero\nother\n")
     server.has(0, "ended")
