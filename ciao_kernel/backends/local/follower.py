@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ciao_kernel import private_files
 from ciao_kernel.backends.local import hosts, sweeps, views
+from ciao_kernel.backends.local.log_reader import LogReader
 from ciao_kernel.backends.local.polling import PollPauses
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.backends.local.try_lines import TryLines
 from ciao_kernel.errors import JobLost, JobStopped
-from ciao_kernel.model import Event, Job, Notice, Output, Replica, Status
+from ciao_kernel.model import Event, Job, Notice, Output, Status
 
 _CHECK = 0.5
 """Seconds between two checks that the supervisor is alive."""
 _PATIENCE = 10.0
 """Seconds in which the ends of logs are read again if that fails."""
-_READ = 256 * 1024
-_LONGEST = 16 << 20
-"""Bytes after which an endless line is cut, to limit the memory."""
-_BAR = 1 << 16
-_TAIL = 4096
-"""Bytes of an unfinished line that are passed to a live view."""
 
 
 async def follow(job: Job, folder: Folder, host: hosts.Host) -> AsyncGenerator[Event, None]:
@@ -119,94 +111,6 @@ def _runs(status: Status) -> tuple[int, int]:
     return status.tries, sum(one.restarts for one in status.replicas)
 
 
-class LogReader:
-    """Reads one growing file and cuts it into whole lines.
-
-    Args:
-        replica: Replica that writes the log.
-        path: The file; it may not exist yet.
-    """
-
-    def __init__(self, replica: Replica, path: Path) -> None:
-        self.replica = replica
-        self.more = False
-        """True if the last read did not reach the end."""
-        self.failed = False
-        """True if the last read failed, as on a file server that is away; the next may succeed."""
-        self._path = path
-        self._descriptor: int | None = None
-        self._offset = 0
-        self._line = b""
-        """The unfinished line."""
-
-    def read(self) -> Iterator[Output | Notice]:
-        """Yield new output: at most one chunk, so that other replicas get their turn."""
-        self.more, self.failed = False, False
-        try:
-            if self._descriptor is None:
-                self._descriptor = private_files.open_file(self._path)
-                os.lseek(self._descriptor, self._offset, os.SEEK_SET)
-            chunk = os.read(self._descriptor, _READ)
-            truncated = not chunk and self._size() < self._offset
-        except (FileNotFoundError, private_files.Untrusted):
-            return  # Nothing that a replica writes to: a pipe would block all followers.
-        except OSError:
-            # A training must not end because its log cannot be read for a while.
-            self.failed = True
-            self.close()
-            return
-        self.more = len(chunk) == _READ
-        if not chunk:
-            if truncated:
-                yield self._start_again()
-            return
-        self._offset += len(chunk)
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            data, self._line = self._line + chunk[:cut], chunk[cut:]
-        else:
-            data, self._line = b"", self._line + chunk
-        if len(self._line) > _BAR:
-            self._line = _last_state(self._line)
-        if len(self._line) > _LONGEST:
-            data, self._line = data + self._line + b"\n", b""
-        yield Output(self.replica, data, data.count(b"\n"), self._line[-_TAIL:])
-
-    def rest(self, *, last: bool = True) -> Iterator[Output | Notice]:
-        """Yield all output up to the current end; an unfinished last line counts as a line.
-
-        Args:
-            last: Nothing is read after this call, so that line counts after a failed read too.
-        """
-        yield from self.read()
-        end = self._size() if self.more else 0
-        while self.more and self._offset < end:
-            yield from self.read()
-        if self._line and (last or not self.failed):
-            line, self._line = self._line, b""
-            yield Output(self.replica, line, 1)
-
-    def close(self) -> None:
-        """Close the file."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with contextlib.suppress(OSError):  # a file server that is away
-                os.close(descriptor)
-
-    def _size(self) -> int:
-        with contextlib.suppress(OSError):  # the next read tells
-            return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
-        return self._offset
-
-    def _start_again(self) -> Notice:
-        """Restart at the beginning of the file, which was truncated."""
-        assert self._descriptor is not None
-        self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
-        self._line = b""
-        self.more = True
-        return Notice(f"the log of {self.replica} was truncated; lines may be missing here.")
-
-
 class _Watch:
     """Watches a job's status file and its supervisor."""
 
@@ -269,12 +173,6 @@ class _Watch:
         self.look(stamp_counts=False)
         self.lost = not self.over
         return self.lost
-
-
-def _last_state(line: bytes) -> bytes:
-    """Return the visible state of a progress bar: the part after its last carriage return."""
-    start = line.rstrip(b"\r").rfind(b"\r")
-    return line[start + 1 :] if start >= 0 else line
 
 
 def _lost(job: Job, folder: Folder, elsewhere: str) -> JobLost:

@@ -6,10 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciao_kernel.backends.local.follower import LogReader
+from ciao_kernel.backends.local.log_reader import LogReader
 from ciao_kernel.model import Notice, Output, Replica
 
 ONE = Replica("worker", 0)
@@ -70,6 +71,20 @@ def test_a_log_that_is_cut_off_starts_again(tmp_path: Path) -> None:
     assert "worker-0" in notice.text
     path.write_bytes(b"after\n")
     assert outputs(reader)[0].data == b"after\n"
+
+
+@pytest.mark.parametrize("after", [b"other\n", b"more than before\n", b"m" * 1000])
+def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, after: bytes) -> None:
+    """``> /dev/stderr`` does that, and its text may be longer than all that was read."""
+    path = tmp_path / "log"
+    path.write_bytes(b"before\nhalf")
+    reader = LogReader(ONE, path)
+    assert outputs(reader)[0].data == b"before\n"
+    path.write_bytes(after)
+    (notice,) = reader.read()
+    assert isinstance(notice, Notice)
+    assert "`>&2`" in notice.text
+    assert b"".join(one.data for one in outputs(reader, rest=True)) == after
 
 
 def test_a_bar_keeps_its_last_state_only(tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""Reads the growing log of one replica of a local job, and cuts it into whole lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ciao_kernel import private_files
+from ciao_kernel.model import Notice, Output, Replica
+
+_READ = 256 * 1024
+_LONGEST = 16 << 20
+"""Bytes after which an endless line is cut, to limit the memory."""
+_BAR = 1 << 16
+_TAIL = 4096
+"""Bytes of an unfinished line that are passed to a live view."""
+_HEAD = 64
+"""First bytes of a log that are compared: another text there means that it was written anew."""
+
+
+class LogReader:
+    """Reads one growing file and cuts it into whole lines.
+
+    Args:
+        replica: Replica that writes the log.
+        path: The file; it may not exist yet.
+    """
+
+    def __init__(self, replica: Replica, path: Path) -> None:
+        self.replica = replica
+        self.more = False
+        """True if the last read did not reach the end."""
+        self.failed = False
+        """True if the last read failed, as on a file server that is away; the next may succeed."""
+        self._path = path
+        self._descriptor: int | None = None
+        self._offset = 0
+        self._line = b""
+        """The unfinished line."""
+        self._head = b""
+        """The first bytes that were read."""
+
+    def read(self) -> Iterator[Output | Notice]:
+        """Yield new output: at most one chunk, so that other replicas get their turn."""
+        self.more, self.failed = False, False
+        try:
+            if self._descriptor is None:
+                self._descriptor = private_files.open_file(self._path)
+                os.lseek(self._descriptor, self._offset, os.SEEK_SET)
+            chunk = os.read(self._descriptor, _READ)
+            truncated = self._is_truncated(self._descriptor, chunk)
+        except (FileNotFoundError, private_files.Untrusted):
+            return  # Nothing that a replica writes to: a pipe would block all followers.
+        except OSError:
+            # A training must not end because its log cannot be read for a while.
+            self.failed = True
+            self.close()
+            return
+        self.more = len(chunk) == _READ
+        if truncated:
+            yield self._start_again()
+            return
+        if not chunk:
+            return
+        self._head += chunk[: _HEAD - len(self._head)]
+        self._offset += len(chunk)
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            data, self._line = self._line + chunk[:cut], chunk[cut:]
+        else:
+            data, self._line = b"", self._line + chunk
+        if len(self._line) > _BAR:
+            self._line = _last_state(self._line)
+        if len(self._line) > _LONGEST:
+            data, self._line = data + self._line + b"\n", b""
+        yield Output(self.replica, data, data.count(b"\n"), self._line[-_TAIL:])
+
+    def rest(self, *, last: bool = True) -> Iterator[Output | Notice]:
+        """Yield all output up to the current end; an unfinished last line counts as a line.
+
+        Args:
+            last: Nothing is read after this call, so that line counts after a failed read too.
+        """
+        yield from self.read()
+        end = self._size() if self.more else 0
+        while self.more and self._offset < end:
+            yield from self.read()
+        if self._line and (last or not self.failed):
+            line, self._line = self._line, b""
+            yield Output(self.replica, line, 1)
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):  # a file server that is away
+                os.close(descriptor)
+
+    def _size(self) -> int:
+        with contextlib.suppress(OSError):  # the next read tells
+            return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
+        return self._offset
+
+    def _is_truncated(self, descriptor: int, chunk: bytes) -> bool:
+        """Return whether the file was truncated; it may already be longer than before.
+
+        Args:
+            descriptor: The file.
+            chunk: What was just read behind the earlier content.
+        """
+        if not chunk:
+            return self._size() < self._offset
+        return os.pread(descriptor, len(self._head), 0) != self._head
+
+    def _start_again(self) -> Notice:
+        """Restart at the beginning of the file, which was truncated."""
+        assert self._descriptor is not None
+        self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._line = self._head = b""
+        self.more = True
+        # Linux opens the file anew there, and `>` empties it; on a cluster it would be a pipe.
+        return Notice(
+            f"the log of {self.replica} was truncated, as `> /dev/stderr` does it (write `>&2`); "
+            "lines may be missing here."
+        )
+
+
+def _last_state(line: bytes) -> bytes:
+    """Return the visible state of a progress bar: the part after its last carriage return."""
+    start = line.rstrip(b"\r").rfind(b"\r")
+    return line[start + 1 :] if start >= 0 else line
