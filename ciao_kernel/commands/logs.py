@@ -123,9 +123,10 @@ async def _write(
             if isinstance(data, BaseException):
                 raise data
             is_empty &= not data
-            if data and cell is None:
-                caller.write(prefixer.format(replica, data))
-            elif data and cell is not None:
+            if cell is None:
+                for piece in _pieces(data):
+                    caller.write(prefixer.format(replica, piece))
+            elif data:
                 try:
                     await _show(cell, prefixer, replica, data)
                 except asyncio.CancelledError:
@@ -148,13 +149,23 @@ async def _write(
 
 async def _show(cell: CellOutput, prefixer: Prefixer, replica: Replica, data: bytes) -> None:
     """Write a log into a cell, a piece at a time: it may have gigabytes, which nobody reads."""
-    add, start = cell.stream(), 0
-    while start < len(data) and not cell.full:
-        end = data.find(b"\n", start + _PIECE) + 1 or len(data)
-        add(prefixer.format(replica, data[start:end]).encode())
-        start = end
+    add, shown = cell.stream(), 0
+    for piece in _pieces(data):
+        if cell.full:
+            break
+        add(prefixer.format(replica, piece).encode())
+        shown += len(piece)
         await cell.drain()
-    cell.leave_out(len(data) - start)
+    cell.leave_out(len(data) - shown)
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield a log in pieces of whole lines: as one text it would take several times its memory."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + _PIECE) + 1 or len(data)
+        yield data[start:end]
+        start = end
 
 
 def _checked(args: argparse.Namespace) -> float:

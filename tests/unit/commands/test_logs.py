@@ -28,8 +28,8 @@ OLD = "the lines of worker-0 are those saved on this machine until 10:00."
 class Session:
     """One job, whose node cannot be reached; of some replicas there is no log at all."""
 
-    def __init__(self, job: Job, *silent: int) -> None:
-        self.job, self.silent = job, silent
+    def __init__(self, job: Job, *silent: int, data: bytes = b"step 1 loss 0.5\n") -> None:
+        self.job, self.silent, self.data = job, silent, data
         self.shown: list[Event] = []
 
     async def find(self, *_: object) -> tuple[Session, Job, Status]:
@@ -43,7 +43,7 @@ class Session:
             raise ClusterFault(f"{replica} does not answer.")
         if not self.silent:
             options.tell(OLD)
-        return b"step 1 loss 0.5\n"
+        return self.data
 
     def show(self, event: Event) -> None:
         self.shown.append(event)
@@ -66,6 +66,16 @@ def test_a_log_that_may_be_old_is_told_beside_its_lines(job: Job) -> None:
     show(here, written, "mine")
     assert "".join(written) == "[worker-0] step 1 loss 0.5\n"
     assert here.shown == [Notice(OLD)]
+
+
+def test_a_long_log_is_written_in_pieces_of_whole_lines() -> None:
+    """A terminal gets gigabytes without a text of that size, and their first line at once."""
+    lines = [f"line {number} {'x' * 80}\n" for number in range(20_000)]
+    here, written = Session(THREE, data="".join(lines).encode()), list[str]()
+    show(here, written, "mine", "--replica", "worker-1")
+    assert "".join(written) == "".join(f"[worker-1] {line}" for line in lines)
+    assert max(map(len, written)) < 500_000
+    assert all(text.endswith("\n") for text in written)
 
 
 def test_a_log_that_may_be_old_is_a_warning_in_python() -> None:
