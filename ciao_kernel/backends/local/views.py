@@ -82,7 +82,8 @@ def details(folder: Folder, host: hosts.Host) -> Details:
         "command": "; ".join(commands),
         "clean policy": asked["clean"],
         "deadline": f"{asked['deadline']} s" if asked["deadline"] else "",
-        "ends with": f"process {owner['pid']}" if owner else "",
+        # Of a job that has ended the number may be that of another process by now.
+        "ends with": f"process {owner['pid']}" if owner and supervisor else "",
         "supervisor": supervisor,
     }
     counts = Counter(one["role"] for one in asked["replicas"])

@@ -183,6 +183,23 @@ def test_a_replica_that_outlived_its_job_ends_with_its_supervisor(
     assert [str(one.state) for one in found.replicas] == ["Running" if alive else "Lost"]
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_only_a_job_that_runs_is_described_by_its_processes(tmp_path: Path, alive: bool) -> None:
+    """The number of a process that has ended is soon that of another one."""
+    job = made(tmp_path, "a-1")
+    folder = Folder(tmp_path / "a")
+    status = folder.read_status()
+    assert status is not None
+    own = {"pid": os.getpid(), "birth": processes.birth(os.getpid())}
+    more = {"clean": "running", "deadline": None, "owner": own}
+    folder.write_job({**folder.read_job(), **more})
+    folder.write_status({**status, "supervisor": own if alive else NOBODY})
+    facts = dict(Store(tmp_path, Host(tmp_path)).details(job).facts)
+    named = {name: facts.get(name) for name in ("supervisor", "ends with")}
+    process = f"process {os.getpid()}" if alive else None
+    assert named == {"supervisor": process, "ends with": process}
+
+
 def test_a_lost_job_ended_when_its_supervisor_was_last_known_to_live(tmp_path: Path) -> None:
     """Its status tells when it began, and the heartbeat how long it ran."""
     made(tmp_path, "a-1")
