@@ -60,6 +60,8 @@ class LogReader:
             return
         self.more = len(chunk) == _READ
         if truncated:
+            if self._line:  # the file has it no more
+                yield Output(self.replica, self._line + b"\n", 1)
             yield self._start_again()
             return
         if not chunk:

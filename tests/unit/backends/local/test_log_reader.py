@@ -66,7 +66,8 @@ def test_a_log_that_is_cut_off_starts_again(tmp_path: Path) -> None:
     reader = LogReader(ONE, path)
     assert outputs(reader)[0].data == b"before\n"
     path.write_bytes(b"")
-    (notice,) = reader.read()
+    half, notice = reader.read()
+    assert half == Output(ONE, b"half\n", 1)
     assert isinstance(notice, Notice)
     assert "worker-0" in notice.text
     path.write_bytes(b"after\n")
@@ -81,7 +82,8 @@ def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, aft
     reader = LogReader(ONE, path)
     assert outputs(reader)[0].data == b"before\n"
     path.write_bytes(after)
-    (notice,) = reader.read()
+    half, notice = reader.read()
+    assert half == Output(ONE, b"half\n", 1)
     assert isinstance(notice, Notice)
     assert "`>&2`" in notice.text
     assert b"".join(one.data for one in outputs(reader, rest=True)) == after
