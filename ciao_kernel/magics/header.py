@@ -166,13 +166,18 @@ def _scan(text: str, table: Table, style: Style, *, sure: bool) -> Header:
             tokens += found
         elif style is Style.CELL and line.text.startswith(("%", "!"), column):
             magic = _CELL_MAGIC.match(line.text, column)
-            if magic and not (tokens or opening or magic[1] in _RUN_PYTHON):
+            if magic and not (tokens or opening or _is_reported(magic[1], text, line)):
                 return Header((), (), last, line)
             foreign.append(line)
         elif column < len(line.text) and line.text[column] != "#":
             return Header(tuple(tokens), tuple(foreign), last, line)
         last = line
     return Header(tuple(tokens), tuple(foreign), last, None)
+
+
+def _is_reported(magic: str, text: str, line: Line) -> bool:
+    """Return whether a cell magic is an error; IPython does not know %%ciao below a comment."""
+    return magic in _RUN_PYTHON or (magic == "ciao" and indent(text) < line.start)
 
 
 def pieces(line: Line, style: Style) -> tuple[Token, ...]:

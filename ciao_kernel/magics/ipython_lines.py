@@ -45,7 +45,7 @@ def error(line: Line, table: Table, style: Style) -> SourceError:
     column = match.start(group) if match else header.indent(line.text)
     message = f"{word} is IPython syntax; a job runs plain Python."
     if word == "%%ciao":
-        message = "%%ciao must be alone on its line."
+        message = f"%%ciao must be {_place_of_ciao(line)}."
     elif word == "%":
         message = "the name of a directive is missing after %."
     hint = _hint(line.text[column:], word, table, style)
@@ -66,6 +66,8 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     near = table.nearest(name[1]) if name and name[1] not in _TAKEN else None
     entry = table.find(name[1]) if name else None
     if word == "%%ciao":
+        if text.strip() == word:
+            return "Move it to the top, above comments and directives, or delete the line."
         return "Write directives on separate lines below it, such as %worker=2."
     if word == "%":
         return (
@@ -96,6 +98,12 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if word.lstrip("%") in _NEEDLESS and word.startswith("%"):
         return _NEEDLESS[word.lstrip("%")]
     return "Move it to a plain cell."
+
+
+def _place_of_ciao(line: Line) -> str:
+    """Return where ``%%ciao`` belongs: it is not alone on its line, or something is above it."""
+    alone = line.text.strip() == "%%ciao"
+    return "at the very start of its cell" if alone else "alone on its line"
 
 
 def _form(name: str, table: Table) -> str:

@@ -169,6 +169,16 @@ def test_cell_magic(text: str, expected: str) -> None:
     assert code(text) == expected
 
 
+def test_a_cell_magic_below_a_comment_is_an_error_of_the_header() -> None:
+    """IPython would say that there is no magic of that name."""
+    text = "%%ciao\n%framework=tensorflow\nimport os\n"
+    (misplaced,) = header.scan("# train\n" + text, TABLE).foreign
+    assert (misplaced.number, misplaced.text) == (2, "%%ciao")
+    assert scan_job("# train\n" + text, TABLE)
+    assert not scan_job("  " + text, TABLE)  # IPython removes the blanks, and knows it then
+    assert not scan_job("# all jobs\n%%ciao jobs\nx", TABLE)
+
+
 @pytest.mark.parametrize("magic", ["%%bash", "%%writefile train.py", "%%html", "%%", "%%ciaone"])
 def test_a_cell_of_another_magic_is_that_magics_alone(magic: str) -> None:
     text = f"{magic}\n%framework=tensorflow\n%worker=2\nimport os\n%ps=1\n"
