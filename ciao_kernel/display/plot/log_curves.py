@@ -20,13 +20,17 @@ _PIECE = 1 << 20
 _ENDS = (b"\n", b"\r", b"\b")
 """Ends of a line, or of a state of a bar that writes over itself."""
 _END = re.compile(rb"[\n\r\x08]")
+_RANK = rb"^(?P<rank>(?:\[\d{1,6}\] )?(?:\[rank\d{1,6}\]: )?)"
 _TRACEBACK = re.compile(
-    rb"^(?P<rank>(?:\[\d{1,6}\] )?(?:\[rank\d{1,6}\]: )?)Traceback \(most recent call last\):\r?\n"
-    rb"(?:(?P=rank)[ \t].*+\n)*",
+    _RANK + rb"Traceback \(most recent call last\):\r?\n(?:(?P=rank)[ \t].*+\n)*",
     re.M,
 )
 """The frames of a traceback: its lines of code have names and numbers, as in fit(epochs=3). Several
 processes of a replica have their numbers before each line, and PyTorch its rank."""
+_FRAMES = re.compile(
+    _RANK + rb"[ \t]++File \"[^\"\n]++\", line \d++.*+\n(?:(?P=rank)[ \t].*+\n)*", re.M
+)
+"""The same where the first line of the traceback is not among the last ones of a log."""
 _LOSS = re.compile("loss")
 _KNOWN = re.compile(
     r"loss(?![a-z])|(?<![a-z])(?:acc(?:uracy)?|m?error|auc|f1|m[sa]e|rmse|mape|r2|perplexity|ppl|bleu|"
@@ -93,6 +97,7 @@ def newest(data: bytes, wishes: tuple[str, ...] = ()) -> str:
     """
     wanted = tuple(map(normalize_name, wishes))
     _, _, whole = data.partition(b"\n") if data.count(b"\n") > 1 else (b"", b"", data)
+    whole = _FRAMES.sub(b"", _TRACEBACK.sub(b"", whole))
     for line in reversed(re.split(r"[\r\n]+", whole.decode("utf-8", "replace"))):
         found = read(line)
         if names := [name for name in found.values if _is_metric(name, found, wanted)]:

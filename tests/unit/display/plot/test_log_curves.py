@@ -62,6 +62,16 @@ def test_a_name_at_the_end_of_a_long_log_is_found() -> None:
     assert read_curves(b"") == {}
 
 
+@pytest.mark.parametrize("rank", ["", "[1] ", "[rank0]: ", "[12] [rank3]: "])
+@pytest.mark.parametrize("head", ["Traceback (most recent call last):", "cut"])
+def test_a_line_of_code_in_a_traceback_is_no_newest_number(head: str, rank: str) -> None:
+    frames = ['  File "/job/cell.py", line 3, in <module>', "    loss = 1 / 0", "           ~~^~~"]
+    lines = [f"{rank}{line}" for line in (head, *frames, "ZeroDivisionError: division by zero")]
+    before = "cut\nstep 1 loss 0.5\n" if head != "cut" else ""
+    expected = "loss 0.5" if before else ""
+    assert newest_metric((before + "\n".join(lines) + "\n").encode()) == expected
+
+
 def test_the_newest_number_is_the_loss_if_there_is_one() -> None:
     assert newest_metric(b"cut lo\nstep 1 loss 2\nstep 2 lr 0.1 val_loss 0.51234\nbye\n") == (
         "val_loss 0.5123"
