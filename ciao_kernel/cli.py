@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _NO_READER
     except OSError as error:
         # A full disk for a job is reported where the job writes; this error is about our output.
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
         print(f"ciao: the output cannot be written: {error.strerror}.", file=sys.stderr)

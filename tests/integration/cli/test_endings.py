@@ -229,6 +229,13 @@ def test_a_full_disk_under_the_output_is_said(ciao: User) -> None:
     assert ciao.shell("ciao jobs > /dev/full").code == 1
 
 
+def test_a_limit_of_the_size_of_files_is_said(ciao: User) -> None:
+    done = ciao.shell("ulimit -f 1; ciao magics > magics.txt")
+    assert done.code == 1
+    assert "File too large" in done.err
+    assert "Traceback" not in done.err
+
+
 def test_closed_streams_are_no_error(ciao: User) -> None:
     ciao.file("train.py", QUICK)
     assert ciao.shell("ciao run train.py >&- 2>&- <&-").code == 0
