@@ -130,13 +130,13 @@ def _give_file_back(args: argparse.Namespace, table: Table) -> None:
     for entry in filter(lambda entry: value_types.may_be_bare(entry.kind), table.entries):
         values = getattr(args, _dest(entry)) or []
         for number, value in enumerate(values):
-            if value != NO_VALUE and (value.endswith(".py") or _is_no_time(entry, value)):
+            if value != NO_VALUE and (value.endswith(".py") or _is_no_value(entry, value)):
                 args.file, values[number] = value, NO_VALUE
                 return
 
 
-def _is_no_time(entry: Directive, value: str) -> bool:
-    """Return whether a word behind ``--warm`` cannot be its value, so that it is the program."""
+def _is_no_value(entry: Directive, value: str) -> bool:
+    """Return whether a word behind a flag cannot be its value, so that it is the program."""
     if not isinstance(entry.kind, value_types.Flag):
         return False
     try:

@@ -5,6 +5,7 @@ Each plain cell comes here, so nothing is imported until a cell is a question.
 
 from __future__ import annotations
 
+import builtins
 import re
 from typing import Any
 
@@ -27,14 +28,17 @@ def arguments(code: str, shell: Any) -> str | None:
     """
     if not (asked := word(code)):
         return None
+    name = asked.removeprefix("%")
+    if shell.find_magic(name) or (name == asked and _is_variable(name, shell)):
+        return None
     from ciao_kernel.commands.verb_table import VERBS
     from ciao_kernel.jupyter.cells import registry
 
-    name = asked.removeprefix("%")
     if registry().table.find(name):
-        answer = f"magics {name}"
-    elif name in VERBS:
-        answer = f"{name} --help"
-    else:
-        return None
-    return None if shell.object_inspect(asked)["found"] else answer
+        return f"magics {name}"
+    return f"{name} --help" if name in VERBS else None
+
+
+def _is_variable(name: str, shell: Any) -> bool:
+    """Return whether a name has a value, of which nothing else is asked: that may take long."""
+    return name in shell.user_ns or hasattr(builtins, name)

@@ -31,12 +31,11 @@ def notices(code: str, spec: JobSpec) -> Iterator[str]:
     if not found:
         return
     text = visible(" ".join(found.split()))
-    is_long = len(text) > _SHOWN
+    remedy = "put it into `print()`" if len(text) > _SHOWN else f"write `print({text})`"
     brings = found.isidentifier() and found not in spec.outputs
     yield (
-        f"the last line `{short(text, _SHOWN)}` shows nothing in a job, which is a program: "
-        f"`print({'…' if is_long else text})` does"
-        f"{f', and %output={found} brings it back' if brings else ''}."
+        f"a job is a program, and does not show its last line `{short(text, _SHOWN)}`: {remedy}."
+        f"{f' %output={found} brings back a number, text, list, array or table.' if brings else ''}"
     )
 
 
@@ -57,6 +56,7 @@ def _last_expression(code: str) -> str:
         return ""
     if not isinstance(end.value, ast.Name | ast.Attribute | ast.Subscript):
         return ""
-    if last.partition("#")[0].rstrip().endswith(";"):  # as a notebook is told to show nothing
+    rest = last.encode()[end.end_col_offset :]  # Python counts in bytes
+    if rest.lstrip().startswith(b";"):  # as a notebook is told to show nothing
         return ""
     return ast.get_source_segment(code, end.value) or ""

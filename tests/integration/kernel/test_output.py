@@ -24,8 +24,10 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 def test_a_last_line_that_only_a_plain_cell_shows_has_a_note(kernel: Any) -> None:
     done = kernel.run(HEADER + "df = 17\ndf\n")
     assert done.status == "ok", done.text
-    note = "the last line `df` shows nothing in a job, which is a program: `print(df)` does"
-    assert done.text.startswith(f"{note}, and %output=df brings it back.\n")
+    note = "a job is a program, and does not show its last line `df`: write `print(df)`. "
+    assert done.text.startswith(
+        f"{note}%output=df brings back a number, text, list, array or table.\n"
+    )
     plain = kernel.run("df = 17\ndf\n")
     assert plain.text == ""
     assert [one["data"]["text/plain"] for one in plain.of("execute_result")] == ["17"]

@@ -10,7 +10,7 @@ from ciao_kernel.session.plugin_registry import Registry
 
 TABLE = Registry({}).table
 HEADER = "%framework=python\n%worker=1\n"
-NOTHING = "shows nothing in a job, which is a program:"
+BEGIN = "a job is a program, and does not show its last line"
 
 
 def notes(body: str, header: str = HEADER, style: Style = Style.CELL) -> tuple[str, ...]:
@@ -20,27 +20,27 @@ def notes(body: str, header: str = HEADER, style: Style = Style.CELL) -> tuple[s
 @pytest.mark.parametrize("end", ["", "\n", "\n\n# the end\n", "  # a table\n"])
 def test_a_name_can_be_printed_or_brought_back(end: str) -> None:
     assert notes(f"df = 1\ndf{end}") == (
-        f"the last line `df` {NOTHING} `print(df)` does, and %output=df brings it back.",
+        f"{BEGIN} `df`: write `print(df)`. "
+        "%output=df brings back a number, text, list, array or table.",
     )
 
 
 def test_a_name_that_comes_back_anyway() -> None:
     (note,) = notes("df = 1\ndf\n", HEADER + "%output=df\n")
-    assert note == f"the last line `df` {NOTHING} `print(df)` does."
+    assert note == f"{BEGIN} `df`: write `print(df)`."
 
 
 @pytest.mark.parametrize(
-    "line", ["history.history", "df['loss']", "model.layers[0].name", "df[df.loss > f(2)].x"]
+    "line",
+    ["history.history", "df['loss']", "model.layers[0].name", "df[df.loss > f(2)].x", "df['ä;#b']"],
 )
 def test_a_part_of_a_value_can_be_printed(line: str) -> None:
-    assert notes(f"import x\n{line}\n") == (
-        f"the last line `{line}` {NOTHING} `print({line})` does.",
-    )
+    assert notes(f"import x\n{line}\n") == (f"{BEGIN} `{line}`: write `print({line})`.",)
 
 
 def test_a_long_line_is_shown_once() -> None:
     line = "table['" + "x" * 80 + "']"
-    assert notes(line) == (f"the last line `{line[:39]}…` {NOTHING} `print(…)` does.",)
+    assert notes(line) == (f"{BEGIN} `{line[:39]}…`: put it into `print()`.",)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_a_long_line_is_shown_once() -> None:
         "print(df)",
         "df;",
         "df.x ;  # quiet",
+        "df['ä#1'];",
         "'a text'",
         "x = df",
         "x = [\n1,\ndf\n]",
