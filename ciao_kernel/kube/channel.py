@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import connection_faults, responses
+from ciao_kernel.kube import connection_faults
 from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ async def open_channel(
             closing that ends everything that belongs to it.
         path: Path of the request.
         query: Its query.
-        refusal: Returns the error for a status except 401: the client library does not provide
-            the text.
+        refusal: Returns the error for a status: the client library does not provide the text.
         cut: Returns the error for words about the connection.
 
     Raises:
@@ -61,13 +60,10 @@ async def open_channel(
         try:
             channel = await _connect(client, connections, path, query)
         except aiohttp.WSServerHandshakeError as error:
-            if error.status == 401:
-                if not renewed:
-                    await client.renew(shown)
-                    continue
-                unauthorized = Refused("Unauthorized", code=401, reason="Unauthorized")
-                raise responses.credentials_rejected(unauthorized, shown) from None
-            raise refusal(error.status) from None
+            if error.status == 401 and not renewed:
+                await client.renew(shown)
+                continue
+            raise await _rejected(client, path, error.status) or refusal(error.status) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if connection_faults.is_certificate_rejected(error, shown) and not renewed:
                 await client.renew(shown)
@@ -78,6 +74,20 @@ async def open_channel(
         closing.push_async_callback(channel.close)
         return channel
     raise AssertionError("the last round returns or raises")
+
+
+async def _rejected(client: Client, path: str, code: int) -> Refused | None:
+    """Return the error of rejected credentials; None if the server accepts them elsewhere.
+
+    The server also passes a node's own 401 on (its expired certificate,
+    github.com/kubernetes/kubernetes/issues/63128).
+    """
+    if code == 401:
+        try:
+            await client.get(path.rpartition("/")[0])  # the pod
+        except Refused as error:
+            return error if error.code == 401 else None
+    return None
 
 
 async def _connect(

@@ -70,6 +70,15 @@ def over(pod: Object, container: str) -> bool:
     return policy == "Never" or (policy == "OnFailure" and succeeded)
 
 
+def forgotten(pod: Object, container: str) -> bool:
+    """Return whether the pod is over, and its status has lost the container's ID.
+
+    A node does so that does not find the container again after a restart
+    (``ContainerStatusUnknown``), and an older kubelet that evicts a pod. The ID never comes back.
+    """
+    return _phase(pod) in _OVER and seen(pod, container) is None
+
+
 _OVER = ("Succeeded", "Failed")
 
 

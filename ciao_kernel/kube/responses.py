@@ -216,6 +216,15 @@ def is_of_webhook(error: Refused) -> bool:
     return error.reason == WEBHOOK_SILENT or (error.code == 500 and said)
 
 
+def allows_no_trial(error: Refused) -> bool:
+    """Return whether a webhook with side effects would have to be called for a dry run.
+
+    Only a dry run is refused so, whatever the object is (Kubernetes,
+    apiserver/pkg/admission/plugin/webhook/errors).
+    """
+    return "does not support dry run" in error.message
+
+
 def is_uid_conflict(error: Refused) -> bool:
     """Return whether the object to delete is gone, and another object has its name."""
     return error.code == 409 and "Precondition failed: UID" in error.message

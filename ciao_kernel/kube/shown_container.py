@@ -48,18 +48,15 @@ class ShownContainer:
         return instances.seen(pod, self._name)
 
     def forgotten(self, pod: Object, id_: str, number: int) -> ContainerInstance | None:
-        """Return a known instance as ended if its pod is over and its status has no container ID.
-
-        The status loses it if the node does not find the container again after a restart
-        (``ContainerStatusUnknown``), and an older kubelet drops it when it evicts a pod. It never
-        comes back.
+        """Return a known instance as ended if its pod has lost it (:func:`.instances.forgotten`).
 
         Args:
-            pod: The pod, in which no instance is seen.
+            pod: The pod.
             id_: Container ID of the instance.
             number: Number of its earlier starts.
         """
-        return ContainerInstance(id_, number, True, "") if self.is_over(pod) else None
+        gone = instances.forgotten(pod, self._name)
+        return ContainerInstance(id_, number, True, "") if gone else None
 
     def is_over(self, pod: Object) -> bool:
         """Return whether the container cannot start again."""

@@ -149,6 +149,27 @@ def test_a_command_says_that_its_credentials_are_refused() -> None:
     run(work)
 
 
+def test_a_nodes_own_refusal_of_a_command_is_none_of_the_credentials() -> None:
+    """The server passes it on, for example where the node's certificate has expired."""
+
+    async def nodes_own(request: web.Request) -> web.StreamResponse:
+        is_command = request.path.endswith("/exec")
+        return web.json_response({"kind": "Pod"}, status=401 if is_command else 200)
+
+    async def work() -> None:
+        async with (
+            serving(nodes_own) as host,
+            Client(access(host, "valid"), reload=Reload(access(host, "valid"))) as client,
+        ):
+            with pytest.raises(Refused) as caught:
+                await command(client)
+            assert caught.value.code == 401
+            assert "credentials" not in str(caught.value)
+            assert "Sign in" not in caught.value.hint
+
+    run(work)
+
+
 # ------------------------------------------------------------------------------- the end
 
 

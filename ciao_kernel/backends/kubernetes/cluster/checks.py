@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes.apis import OPERATOR_V1, Api, trainer
 from ciao_kernel.backends.kubernetes.cluster.target import Target
 from ciao_kernel.backends.kubernetes.rights import Right, allowed, needed, role
 from ciao_kernel.errors import ClusterFault, NoRoom, Refused, SpecError
+from ciao_kernel.kube import responses
 from ciao_kernel.model import Manifest
 from ciao_kernel.model.status import POD_SECURITY
 from ciao_kernel.plugins import JobManifest
@@ -173,21 +174,21 @@ async def dry_run(
         client.create(at, item, dry_run=True) for at, item in items
     ]
     tries += [_try_pod(target, path, pod, job, waits=waits) for pod in pods if may_try]
-    said = ""
+    said = untried = ""
     for answer in await asyncio.gather(*tries, return_exceptions=True):
         if isinstance(answer, Refused):
             if trainer.RUNTIME_FIRST in answer.message:
                 continue  # a dry run has not created the runtime
-            if _NO_TRIAL in answer.message:
+            if responses.allows_no_trial(answer):
                 why = " ".join(answer.message.split()).rstrip(".")
-                said = said or f"the cluster cannot try this job before it is created: {why}."
+                untried = f"the cluster cannot try this job before it is created: {why}."
                 continue
             raise refusal(answer, target) from answer
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, str):
             said = said or answer
-    return said
+    return said or untried
 
 
 async def _try_pod(target: Target, path: str, pod: Manifest, job: Manifest, *, waits: bool) -> str:
@@ -219,9 +220,6 @@ _NO_UID = "00000000-0000-4000-8000-000000000000"
 _OF_POLICIES = ("denied the request", "denied request")
 """Parts of the refusals by a webhook and by a ValidatingAdmissionPolicy (Kubernetes,
 apiserver/pkg/admission/plugin)."""
-_NO_TRIAL = "does not support dry run"
-"""Part of the answer where a webhook with side effects would have to be called: only a trial is
-refused so, whatever the object is (Kubernetes, apiserver/pkg/admission/plugin/webhook/errors)."""
 _QUOTA = "exceeded quota"
 _CONSTRAINT = "unable to validate against any security context constraint: "
 """Part of a refusal by OpenShift, before its reasons (openshift/apiserver-library-go)."""

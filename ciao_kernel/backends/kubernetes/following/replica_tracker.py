@@ -16,6 +16,7 @@ from ciao_kernel.backends.kubernetes.following.first_pieces import together
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.background import cancel_all
+from ciao_kernel.kube import instances
 from ciao_kernel.kube.client import Client, Object
 from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.logs import ContainerLog, Gap
@@ -52,6 +53,8 @@ class _TrackedReplica:
     """Readers of pods that had already ended when they were found."""
     pieces: int = 0
     """Number of pieces of its logs that were yielded."""
+    lost: bool = False
+    """A log that was expected is gone."""
 
 
 class ReplicaTracker:
@@ -248,11 +251,12 @@ class ReplicaTracker:
     async def _copy(self, replica: Replica, uid: str, pod: Object) -> bool:
         """Yield and save the lines of a pod; return whether none of them is missing."""
         view = ListedPod(lambda: self._pods.items.get(uid), self._waiting.setdefault(uid, set()))
+        container = job_metadata.container(pod)
         log = ContainerLog(
             self._client,
             self._job.place,
             pod["metadata"]["name"],
-            job_metadata.container(pod),
+            container,
             view,
             since=self._since,
             pause=min(_LONGEST_REST, _REST * max(1, len(self._members) / _QUICK)),
@@ -265,7 +269,7 @@ class ReplicaTracker:
         async with aclosing(log.read()) as pieces, aclosing(together(pieces, size)) as joined:
             async for piece in joined:
                 if isinstance(piece, Gap):
-                    is_whole = False
+                    is_whole, one.lost = False, True
                     await self._put(Notice(f"[{replica}] {piece.text}"))
                     continue
                 one.pieces += 1
@@ -273,7 +277,9 @@ class ReplicaTracker:
                     await self._show_saved(replica, self._kept.lines_before(replica, piece.data))
                 self._kept.write(replica, piece.data)
                 await self._put(Output(replica, piece.data, piece.count))
-        if not one.pieces and self._is_alone(one, uid):
+        # Otherwise the replica has written nothing, and the saved lines are of an earlier try.
+        lost = one.lost or instances.forgotten(view.pod() or pod, container)
+        if lost and not one.pieces and self._is_alone(one, uid):
             await self._show_saved(replica, self._kept.lines(replica))
         return is_whole
 

@@ -12,6 +12,7 @@ from ciao_kernel.backends.kubernetes.states import queues
 from ciao_kernel.backends.kubernetes.states.workloads import GROUP, served_version
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import Refused, SpecError
+from ciao_kernel.kube import responses
 from ciao_kernel.kube.client import Object
 from ciao_kernel.model import ClusterSpec
 
@@ -93,7 +94,7 @@ async def holds(target: Target, made: Objects) -> bool:
         return apis.is_suspended(await target.client.create(made.path, made.job, dry_run=True))
     except Refused as error:
         # Of a TrainJob whose runtime does not exist yet there is no dry run.
-        if trainer.RUNTIME_FIRST not in error.message:
+        if not (trainer.RUNTIME_FIRST in error.message or responses.allows_no_trial(error)):
             return False
     return bool(queues.queue_of(made.job)) or await has_default(target)
 

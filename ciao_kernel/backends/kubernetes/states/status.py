@@ -115,11 +115,12 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
         if isinstance(over, dict) and (once or done):
             return _ended(pod, replica, over, began)
     if phase in ("Succeeded", "Failed"):
-        # Evicted before a container ran, or with a node that is gone: nobody saw an end there.
+        # Evicted before a container ran, or with a node that is gone: no status tells the end.
         state = State.SUCCEEDED if phase == "Succeeded" else State.FAILED
-        ended = stamp(get(disruption_target(pod), "lastTransitionTime")) or began
-        why = _words(pod) or disruption(pod) or _failed_init(pod)
-        return ReplicaStatus(replica, state, ended, None, why)
+        init = _failed_init(pod)
+        target = None if init else disruption_target(pod)  # what came later is not the reason
+        ended = stamp(get(target, "lastTransitionTime")) or began
+        return ReplicaStatus(replica, state, ended, None, _words(pod) or init or disruption(pod))
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began

@@ -442,9 +442,14 @@ class Policed(Server):
 
 def tried(bare: str, owned: str) -> str:
     """Return what a dry run says of a job's pods."""
+    return tried_all(Policed(bare, owned), [])
+
+
+def tried_all(server: Server, items: list[tuple[str, dict[str, Any]]]) -> str:
+    """Return what a dry run says of these objects, and of a job's pods."""
     pod = {"metadata": {"name": "a-try"}, "spec": {}}
     owner = job().job | {"kind": "TFJob", "metadata": {"name": "a"}}
-    return asyncio.run(checks.dry_run(target(Policed(bare, owned)), [], [pod], owner))
+    return asyncio.run(checks.dry_run(target(server), items, [pod], owner))
 
 
 def test_pods_that_only_a_controller_may_create_are_accepted() -> None:
@@ -466,6 +471,18 @@ def test_a_webhook_that_allows_no_trial_refuses_no_job() -> None:
     said = f"the cluster cannot try this job before it is created: {refusal}."
     assert tried(refusal, "") == said
     assert tried(BARE, refusal) == said
+
+
+def test_a_policy_that_refuses_pods_is_more_than_an_object_without_a_trial() -> None:
+    class Mixed(Policed):
+        async def create(self, path: str, item: Any, *, dry_run: bool) -> Any:
+            if path == "/maps":
+                raise Refused('webhook "a" does not support dry run', code=400)
+            return await super().create(path, item, dry_run=dry_run)
+
+    maps = [("/maps", {"metadata": {"name": "a"}})]
+    assert "cannot try this job" in tried_all(Mixed("", ""), maps)
+    assert tried_all(Mixed(BARE, ONLY_CONTROLLERS), maps).startswith("a policy of the cluster")
 
 
 @pytest.mark.parametrize(

@@ -602,6 +602,17 @@ def test_saved_lines_are_shown_of_a_pod_that_has_forgotten_its_container(
     assert (tmp_path / "worker-0.log").read_text() == "zero\nfirst\n"
 
 
+def test_saved_lines_are_not_shown_of_a_replica_that_has_written_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    """They are of an earlier try, which was followed here."""
+    (tmp_path / "worker-0.log").write_text("of try 1\n")
+    server.has(0, "ended 0")
+    server.lines["mine-worker-0"].clear()
+    server.ends("Succeeded")
+    assert server.follow(tmp_path)[0] == ""
+
+
 def test_lines_of_another_log_are_not_shown(server: Server, tmp_path: Path) -> None:
     (tmp_path / "worker-0.log").write_text("zero\nother\n")
     server.has(0, "ended")

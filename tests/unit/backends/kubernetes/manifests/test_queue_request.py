@@ -115,14 +115,17 @@ def test_a_cluster_without_kueue_has_no_queues() -> None:
         ({}, True, True, True),
     ],
 )
-def test_a_train_job_without_its_runtime_waits_by_its_label_or_the_default_queue(
-    labels: dict[str, str], kueue: bool, default: bool, holds: bool
+@pytest.mark.parametrize(
+    "refusal", [f"the runtime {trainer.RUNTIME_FIRST}", 'webhook "a" does not support dry run']
+)
+def test_a_job_without_a_dry_run_waits_by_its_label_or_the_default_queue(
+    refusal: str, labels: dict[str, str], kueue: bool, default: bool, holds: bool
 ) -> None:
-    """Its dry run is refused: the runtime does not exist yet."""
+    """The runtime of a TrainJob does not exist yet, or a webhook has effects."""
 
     class WithoutRuntime(Server):
         async def create(self, path: str, item: Any, *, dry_run: bool) -> Any:
-            raise Refused(f"the runtime {trainer.RUNTIME_FIRST}", code=403)
+            raise Refused(refusal, code=403)
 
         async def find(self, path: str) -> Any:
             assert path == f"{QUEUES}/default"

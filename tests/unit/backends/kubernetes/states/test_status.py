@@ -634,6 +634,17 @@ def test_a_pod_whose_node_is_gone_tells_it_although_its_program_seems_to_run() -
     assert found.message == "the pod of worker-0 was removed because its node is gone."
 
 
+def test_a_failed_init_container_is_the_reason_although_the_pod_is_removed_later() -> None:
+    failed = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    item = pod("Failed", **disrupted("DeletionByTaintManager"))
+    item["spec"] = {"initContainers": [{"name": "prep"}]}
+    item["status"]["initContainerStatuses"] = [{"name": "prep", "state": failed}]
+    item["status"]["conditions"][0]["lastTransitionTime"] = "2030-01-01T00:00:00Z"
+    one = status.of_pod(item, WORKER)
+    assert one.reason == "its init container prep ended with exit code 3"
+    assert one.since < status.stamp("2030-01-01T00:00:00Z")
+
+
 @pytest.mark.parametrize("reason", ["TerminationByKubelet", "New", ""])
 def test_a_disruption_of_which_the_pod_itself_says_more(reason: str) -> None:
     words = {**disrupted(reason), "reason": "Evicted", "message": "low on memory"}
