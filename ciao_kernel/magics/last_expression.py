@@ -15,7 +15,7 @@ from ciao_kernel.model import JobSpec
 from ciao_kernel.visible_text import short, visible
 
 # The usual cell, which ends with a call or a block, costs no parser.
-_MAY_BE = re.compile(r"^[^\W\d]\w*(?:[.\[].*)?[ \t]*(?:#.*)?$")
+_MAY_BE = re.compile(r"[^\W\d]\w*+(?:[.\[].*|[ \t]*+(?:#.*)?)")
 _SHOWN = 40
 """Maximum number of characters that are shown of an expression."""
 
@@ -43,7 +43,7 @@ def _last_expression(code: str) -> str:
     """Return the last statement if it is a name, an attribute or a subscript, else ""."""
     lines = (line for line in reversed(code.splitlines()) if line.strip())
     last = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    if not _MAY_BE.match(last):
+    if not _MAY_BE.fullmatch(last):
         return ""
     code = code.removeprefix("\ufeff")
     try:
