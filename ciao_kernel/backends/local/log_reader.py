@@ -41,6 +41,8 @@ class LogReader:
         """The unfinished line."""
         self._head = b""
         """The first bytes that were read."""
+        self._told = False
+        """True if it was said that the file was truncated; a program may do it for each line."""
 
     def read(self) -> Iterator[Output | Notice]:
         """Yield new output: at most one chunk, so that other replicas get their turn."""
@@ -60,9 +62,7 @@ class LogReader:
             return
         self.more = len(chunk) == _READ
         if truncated:
-            if self._line:  # the file has it no more
-                yield Output(self.replica, self._line + b"\n", 1)
-            yield self._start_again()
+            yield from self._start_again()
             return
         if not chunk:
             return
@@ -106,27 +106,31 @@ class LogReader:
         return self._offset
 
     def _is_truncated(self, descriptor: int, chunk: bytes) -> bool:
-        """Return whether the file was truncated; it may already be longer than before.
+        """Return whether the file was truncated; it may already be as long as before, or longer.
 
         Args:
             descriptor: The file.
             chunk: What was just read behind the earlier content.
         """
-        if not chunk:
-            return self._size() < self._offset
+        if not chunk and self._size() < self._offset:
+            return True
         return os.pread(descriptor, len(self._head), 0) != self._head
 
-    def _start_again(self) -> Notice:
-        """Restart at the beginning of the file, which was truncated."""
+    def _start_again(self) -> Iterator[Output | Notice]:
+        """Restart at the beginning of the file, which was truncated; say so the first time."""
         assert self._descriptor is not None
         self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
-        self._line = self._head = b""
+        line, self._line, self._head = self._line, b"", b""
         self.more = True
-        # Linux opens the file anew there, and `>` empties it; on a cluster it would be a pipe.
-        return Notice(
-            f"the log of {self.replica} was truncated, as `> /dev/stderr` does it (write `>&2`); "
-            "lines may be missing here."
-        )
+        told, self._told = self._told, True
+        if line:  # the file has it no more
+            yield Output(self.replica, line + b"\n", 1)
+        if not told:
+            # Linux opens the log file itself there; on a cluster it would be a pipe.
+            yield Notice(
+                f"the log of {self.replica} was truncated; lines may be missing. `> /dev/stdout` "
+                "or `> /dev/stderr` empties it, `>&1` or `>&2` does not."
+            )
 
 
 def _last_state(line: bytes) -> bytes:

@@ -74,7 +74,7 @@ def test_a_log_that_is_cut_off_starts_again(tmp_path: Path) -> None:
     assert outputs(reader)[0].data == b"after\n"
 
 
-@pytest.mark.parametrize("after", [b"other\n", b"more than before\n", b"m" * 1000])
+@pytest.mark.parametrize("after", [b"other\n", b"same length", b"more than before\n", b"m" * 1000])
 def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, after: bytes) -> None:
     """``> /dev/stderr`` does that, and its text may be longer than all that was read."""
     path = tmp_path / "log"
@@ -87,6 +87,21 @@ def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, aft
     assert isinstance(notice, Notice)
     assert "`>&2`" in notice.text
     assert b"".join(one.data for one in outputs(reader, rest=True)) == after
+
+
+def test_a_log_that_is_written_anew_for_each_line_has_one_notice(tmp_path: Path) -> None:
+    """As a loop of ``echo step $i > /dev/stderr`` does it."""
+    path = tmp_path / "log"
+    reader = LogReader(ONE, path)
+    events: list[Output | Notice] = []
+    for step in range(5):
+        path.write_bytes(b"step %d\n" % step)
+        events += reader.read()
+        events += reader.read()
+    assert [one.data for one in events if isinstance(one, Output)] == [
+        b"step %d\n" % step for step in range(5)
+    ]
+    assert sum(isinstance(one, Notice) for one in events) == 1
 
 
 def test_a_bar_keeps_its_last_state_only(tmp_path: Path) -> None:
