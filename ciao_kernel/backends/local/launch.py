@@ -110,7 +110,9 @@ class Launcher:
         started: list[subprocess.Popen[bytes]] = []
         try:
             python, base = self.python(plan), ""
-            if (wanted := plan.spec.build).needed:
+            wanted = plan.spec.build
+            if wanted.needed:
+                await self._clear_leftovers()  # on a full disk, packages need their space
                 cache = self._own.prepare("cache", "environments").parent
                 asked = requirements.read(wanted, plan.folder)
                 days = self._settings.cache_days
@@ -121,8 +123,9 @@ class Launcher:
             name = folder.path.name
             mark = f"{name}-{secrets.token_hex(8)}"
             started.append(supervisor_start.start(folder, mark))
-            # It looks at the folders of all jobs: the supervisor starts meanwhile.
-            await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
+            if not wanted.needed:
+                # It looks at the folders of all jobs: the supervisor starts meanwhile.
+                await self._clear_leftovers()
             ask = Build(
                 plan.source,
                 plan.spec,
@@ -173,6 +176,9 @@ class Launcher:
         if self._own.reason and not known:
             text = f"{self._own.reason}, so your jobs are in a folder of your own: {self._own.path}"
             emit(Notice(text))
+
+    async def _clear_leftovers(self) -> None:
+        await asyncio.to_thread(removal.clear_leftovers, self._jobs, self._host)
 
     def _checkpoint(self, plan: Plan, name: str) -> Path | None:
         return checkpoints.on_this_machine(plan.spec, self._settings, name)

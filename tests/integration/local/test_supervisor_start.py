@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ciao_kernel.backends.local import removal, supervisor_start
+from ciao_kernel.backends.local import environment, removal, supervisor_start
 from tests.helpers.jobs import Place
 
 ROOT = Path(__file__).parents[3]
@@ -29,10 +29,21 @@ def test_a_supervisor_imports_only_what_is_fast() -> None:
     assert not imported & SLOW
 
 
+@pytest.mark.parametrize(
+    ("directive", "expected"),
+    [
+        ("", ["start", "clear_leftovers"]),
+        # They may take the space that the packages need.
+        ("%packages=lib", ["clear_leftovers", "prepare", "start"]),
+    ],
+)
 def test_it_starts_before_the_folders_of_other_jobs_are_looked_at(
-    jobs: Place, monkeypatch: pytest.MonkeyPatch
+    directive: str, expected: list[str], jobs: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
+
+    async def prepare(python: str, *arguments: Any) -> str:
+        return python
 
     def note(module: Any, name: str) -> None:
         real = getattr(module, name)
@@ -45,5 +56,7 @@ def test_it_starts_before_the_folders_of_other_jobs_are_looked_at(
 
     note(supervisor_start, "start")
     note(removal, "clear_leftovers")
-    assert jobs.run("%framework=python\npass\n").error is None
-    assert steps == ["start", "clear_leftovers"]
+    monkeypatch.setattr(environment, "prepare", prepare)
+    note(environment, "prepare")
+    assert jobs.run(f"%framework=python\n{directive}\npass\n").error is None
+    assert steps == expected
