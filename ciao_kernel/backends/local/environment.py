@@ -171,15 +171,14 @@ async def _make(
         # Requirement lines may contain a password, so the files are temporary.
         with tempfile.TemporaryDirectory(prefix="ciao-pip-") as place:
             options = ["--no-warn-script-location", *wanted.arguments(Path(place))]
-            progress = PipProgress(step)
             try:
                 command = [sys.executable, *install, *options]
-                await pip.run(command, wanted.index, note, lock, progress)
+                await pip.run(command, wanted.index, note, lock, PipProgress(step))
             except pip.Failed as error:
                 if not (error.unfit and pip.is_usable([*more, *sites])):
                     raise
-                # It may be too old to tell its progress to a program.
-                await pip.run([python, *install, *options], wanted.index, note, lock)
+                command, progress = [python, *install, *options], PipProgress(step, raw=False)
+                await pip.run(command, wanted.index, note, lock, progress)
     except pip.Failed as error:
         for line in error.latest:
             emit(Notice(f"[pip] {line}"))

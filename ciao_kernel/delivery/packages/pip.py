@@ -267,7 +267,7 @@ def _tells(progress: PipProgress | None) -> bool:
     """Return whether pip can report bytes to a program, and somebody listens."""
     from packaging.version import Version
 
-    return progress is not None and check().version >= Version(RAW_SINCE)
+    return progress is not None and progress.raw and check().version >= Version(RAW_SINCE)
 
 
 def _masked(line: bytes) -> str:

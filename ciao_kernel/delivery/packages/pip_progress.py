@@ -19,7 +19,7 @@ _FILE = re.compile(
     r"(?:Downloading|Using cached|Processing) (?:\S*/)?"
     r"([^/\s]+\.(?:whl|tar\.gz|zip))(?:#\S*)?(?: \(|$)"
 )
-_BUILD = re.compile(r"Building wheel for (\S+)")
+_BUILD = re.compile(r"Building wheel for (\S+) .*?(: finished|$)")
 
 
 class PipProgress:
@@ -28,9 +28,12 @@ class PipProgress:
     Args:
         step: Receives the amounts.
         files: Number of packages that pip will fetch; 0 if it is unknown.
+        raw: Ask pip for lines for programs; False for another pip than the kernel's, whose release
+            may be too old for that.
     """
 
-    def __init__(self, step: Step, files: int = 0) -> None:
+    def __init__(self, step: Step, files: int = 0, *, raw: bool = True) -> None:
+        self.raw = raw
         self._step, self._files = step, files
         self._seen: set[str] = set()
         self._file = ""
@@ -43,18 +46,18 @@ class PipProgress:
         if match := _FILE.match(line.strip()):
             self._file = match[1]
             self._seen.add(self._file)
-            # The newest file may still be on its way.
+            # The newest file may still be on its way, or has to be built.
             self._count(len(self._seen) - 1)
         elif match := _BUILD.match(line.strip()):
-            self._file = f"building {match[1]}"
-            self._count(self._files)
+            self._file = "" if match[2] else f"building {match[1]}"
+            self._count(len(self._seen) - 1)
         elif line.startswith("Installing collected packages"):
             self._file = ""
             self._count(self._files)
         return False
 
     def _count(self, fetched: int) -> None:
-        self._step.at(min(fetched, self._files), self._files, Unit.PACKAGES, self._file)
+        self._step.at(max(0, min(fetched, self._files)), self._files, Unit.PACKAGES, self._file)
 
     def _detail(self) -> str:
         if not self._files:

@@ -16,7 +16,7 @@ import pytest
 
 from ciao_kernel.backends.local import environment
 from ciao_kernel.errors import EnvironmentFault, SourceError, UsageError
-from ciao_kernel.model import State
+from ciao_kernel.model import Progress, State, Unit
 from tests.helpers.jobs import Ended, Place, Recorder, interrupted, wait
 from tests.helpers.packages import Index, serving
 
@@ -255,6 +255,8 @@ def test_a_pip_that_is_too_new_is_replaced_by_that_of_the_interpreter(
 
     assert shown(ended) == "1.0\n"
     assert "does not support" not in ended.display.notices
+    last = [event for event in ended.display.events if isinstance(event, Progress)][-1]
+    assert last.unit is Unit.PACKAGES  # which only a line of pip tells
 
 
 @pytest.mark.usefixtures("too_new")

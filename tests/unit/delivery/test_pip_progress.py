@@ -75,6 +75,27 @@ def test_a_build_which_may_take_minutes_is_named() -> None:
     assert read(text, 0) == ([(0, 0, Unit.PACKAGES, "building app")], text)
 
 
+def test_a_build_is_not_the_end_of_a_known_number() -> None:
+    text = """Collecting app
+  Downloading app-1.0.tar.gz (1.5 MB)
+Downloading lib-2.0-py3-none-any.whl (1.5 MB)
+Building wheels for collected packages: app
+  Building wheel for app (pyproject.toml): started
+  Building wheel for app (pyproject.toml): still running...
+  Building wheel for app (pyproject.toml): finished with status 'done'
+  Created wheel for app: filename=app-1.0-py3-none-any.whl size=1 sha256=0
+Installing collected packages: lib, app
+"""
+    assert read(text, 2)[0] == [
+        (0, 2, Unit.PACKAGES, "app-1.0.tar.gz"),
+        (1, 2, Unit.PACKAGES, "lib-2.0-py3-none-any.whl"),
+        (1, 2, Unit.PACKAGES, "building app"),
+        (1, 2, Unit.PACKAGES, "building app"),
+        (1, 2, Unit.PACKAGES, ""),
+        (2, 2, Unit.PACKAGES, ""),
+    ]
+
+
 def test_no_number_is_invented_where_none_is_known() -> None:
     noted, _ = read(OLD, 0)
     assert {one[:2] for one in noted} == {(0, 0)}
@@ -92,5 +113,6 @@ def test_only_a_pip_that_can_is_asked_for_bytes(
     said: list[str] = []
     command = ["sh", "-c", 'echo "$PIP_PROGRESS_BAR"']
     asyncio.run(pip.run(command, "", said.append, progress=PipProgress(Noted())))
+    asyncio.run(pip.run(command, "", said.append, progress=PipProgress(Noted(), raw=False)))
     asyncio.run(pip.run(command, "", said.append))
-    assert said == [bar, "off"]
+    assert said == [bar, "off", "off"]
