@@ -40,8 +40,8 @@ class InstalledPlugins:
         self._now = now
         self._stamp: _Stamp | None = None
         self._found: Mapping[str, Mapping[str, EntryPoint]] = {}
-        self._asked: tuple[object, _Stamp] | None = None
-        self._linked = False
+        self._searched: _Stamp | None = None
+        self._links: list[Path] = []
 
     def of(self, kind: str) -> Mapping[str, EntryPoint]:
         """Return the entry points of a kind by name, also those of a package installed just now."""
@@ -71,31 +71,25 @@ class InstalledPlugins:
         return every if own and self._is_linked(here, others) else others
 
     def _is_linked(self, project: os.stat_result | None, folders: _Stamp) -> bool:
-        """Return what :func:`_is_linked` does; asked again when one of the folders has changed.
+        """Return whether a project is installed by a link, as by ``setup.py develop``.
 
-        A search for links in a folder of many packages takes longer than all else here.
+        A search in folders of many packages takes longer than all else here, and is made again only
+        when one has changed. The few links are read each time: they may be rewritten in place.
         """
-        asked = (project and (project.st_dev, project.st_ino), folders)
-        if asked != self._asked:
-            self._linked = _is_linked(project, [str(folder) for folder, _ in folders])
-            self._asked = asked if self._is_settled(folders) else None
-        return self._linked
+        if folders != self._searched:
+            self._links = _links([str(folder) for folder, _ in folders])
+            self._searched = folders if self._is_settled(folders) else None
+        return any(_is_same(_about(_target(link)), project) for link in self._links)
 
     def _is_settled(self, stamp: _Stamp) -> bool:
         newest = max((changed for _, changed in stamp), default=0)
         return newest < (self._now() - _SETTLED) * 1e9
 
 
-def _is_linked(project: os.stat_result | None, folders: list[str]) -> bool:
-    """Return whether a project is installed by a link, as by ``setup.py develop``.
-
-    Args:
-        project: Its folder.
-        folders: Folders of the import path; only those of installed packages are asked.
-    """
+def _links(folders: list[str]) -> list[Path]:
+    """Return the links to projects in folders of the import path that have installed packages."""
     packages = (Path(one) for one in folders if one.rstrip("/").endswith("-packages"))
-    links = (link for folder in packages for link in folder.glob("*.egg-link"))
-    return any(_is_same(_about(_target(link)), project) for link in links)
+    return [link for folder in packages for link in folder.glob("*.egg-link")]
 
 
 def _target(link: Path) -> str:

@@ -146,12 +146,12 @@ def test_links_are_looked_for_once_and_again_after_an_installation(
     monkeypatch.chdir(project)
     looks = []
 
-    def is_linked(*arguments: Any) -> bool:
+    def links(*arguments: Any) -> list[Path]:
         looks.append(arguments)
         return real(*arguments)
 
-    real = installed_plugins._is_linked
-    monkeypatch.setattr(installed_plugins, "_is_linked", is_linked)
+    real = installed_plugins._links
+    monkeypatch.setattr(installed_plugins, "_links", links)
     plugins = InstalledPlugins(now=lambda: OLD + 60)
     for kind in ("frameworks", "builders", "backends"):
         assert plugins.of(kind) == {}
@@ -159,6 +159,10 @@ def test_links_are_looked_for_once_and_again_after_an_installation(
     (packages / "mesh.egg-link").write_text(f"{project}\n.")
     os.utime(packages, (OLD + 30, OLD + 30))
     assert "mesh" in plugins.of("builders")
+    assert len(looks) == 2
+    # Written in place, which changes no folder.
+    (packages / "mesh.egg-link").write_text(f"{tmp_path / 'other'}\n.")
+    assert plugins.of("builders") == {}
     assert len(looks) == 2
 
 
