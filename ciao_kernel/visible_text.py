@@ -49,14 +49,14 @@ def short(text: str, most: int = _QUOTED) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def listed(paths: Sequence[str], most: int = _LISTED) -> str:
-    """Return the first few paths as text, and the number of the others."""
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(map(visible, paths[:most])) + more
+def listed(names: Sequence[str], most: int = _LISTED) -> str:
+    """Return the first few names as text, and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(visible, names[:most])) + more
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, whose plural has only an s more: ``1,200 lines``."""
+    """Return a count with its noun, whose plural is formed with s: ``1,200 lines``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

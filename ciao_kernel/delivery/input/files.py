@@ -151,7 +151,7 @@ class _Search:
             raise _refused(pattern, "the folder contains no files")
 
     def _matches(self, pattern: str, relative: PurePosixPath) -> tuple[list[Path], bool]:
-        """Return what a pattern matches, and True if it is the path of just that.
+        """Return what a pattern matches, and whether it is a plain path, not a pattern.
 
         Raises:
             SpecError: It matches nothing, or is no pattern of this folder.

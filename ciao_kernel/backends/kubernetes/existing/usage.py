@@ -29,7 +29,7 @@ _SLOWEST = 20.0
 _PATIENCE = 10.0
 _EVERY = 2.0
 _MOST = 1e18
-"""Numbers above it are none that a pod measures."""
+"""No pod measures larger numbers."""
 _LONGEST = 1 << 16
 """Bytes of a reading, at most."""
 _METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
