@@ -52,7 +52,11 @@ class Hooks:
         )
 
     def before(self) -> None:
-        """Trigger the events before the cell. Interrupts and errors of a function are printed."""
+        """Trigger the events before the cell. An error of a function is printed.
+
+        Raises:
+            KeyboardInterrupt: A function was interrupted; the cell must not run.
+        """
         with contextlib.suppress(SystemExit):
             self._shell.events.trigger("pre_execute")
             self._shell.events.trigger("pre_run_cell", self._info)

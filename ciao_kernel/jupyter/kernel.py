@@ -23,6 +23,7 @@ from ciao_kernel.jupyter.interrupts import RunningCells
 from ciao_kernel.jupyter.messages import CellPublisher
 from ciao_kernel.jupyter.orderly_end import OrderlyEnd
 from ciao_kernel.jupyter.signal_wakeup import SignalWakeup
+from ciao_kernel.jupyter.stoppable_shell import make_stoppable
 
 if TYPE_CHECKING:
     from ciao_kernel.jupyter.cell_console import CellConsole
@@ -48,6 +49,7 @@ class CiaoKernel(HelpingKernel):
         self._end = OrderlyEnd(self._cells, lambda: self.io_loop.asyncio_loop)
         self._numbering = threading.Lock()
         self._wakeup = SignalWakeup()
+        make_stoppable(self.shell)
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property
