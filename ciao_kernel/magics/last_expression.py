@@ -16,6 +16,8 @@ from ciao_kernel.visible_text import short, visible
 
 # The usual cell, which ends with a call or a block, costs no parser.
 _MAY_BE = re.compile(r"[^\W\d]\w*+(?:[.\[].*|[ \t]*+(?:#.*)?)")
+_ENDS_OF_LINES = re.compile(r"\r\n?|\n")
+"""As Python's parser counts lines; `str.splitlines` knows further ends."""
 _SHOWN = 40
 """Maximum number of characters that are shown of an expression."""
 
@@ -31,7 +33,8 @@ def notices(code: str, spec: JobSpec) -> Iterator[str]:
     if not found:
         return
     text = visible(" ".join(found.split()))
-    remedy = "put it into `print()`" if len(text) > _SHOWN else f"write `print({text})`"
+    as_it_is = len(text) <= _SHOWN and "\n" not in found
+    remedy = f"write `print({text})`" if as_it_is else "put it into `print()`"
     brings = found.isidentifier() and found not in spec.outputs
     yield (
         f"a job is a program, and does not show its last line `{short(text, _SHOWN)}`: {remedy}."
@@ -59,4 +62,17 @@ def _last_expression(code: str) -> str:
     rest = last.encode()[end.end_col_offset :]  # Python counts in bytes
     if rest.lstrip().startswith(b";"):  # as a notebook is told to show nothing
         return ""
-    return ast.get_source_segment(code, end.value) or ""
+    return _source(code, end.value)
+
+
+def _source(code: str, node: ast.expr) -> str:
+    """Return the text of an expression.
+
+    ``ast.get_source_segment`` takes 14 seconds for a line of a megabyte (Python 3.11).
+    """
+    assert node.end_lineno is not None
+    lines = _ENDS_OF_LINES.split(code)[node.lineno - 1 : node.end_lineno]
+    texts = [line.encode() for line in lines]
+    texts[-1] = texts[-1][: node.end_col_offset]
+    texts[0] = texts[0][node.col_offset :]
+    return b"\n".join(texts).decode()

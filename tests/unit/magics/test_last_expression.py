@@ -38,6 +38,23 @@ def test_a_part_of_a_value_can_be_printed(line: str) -> None:
     assert notes(f"import x\n{line}\n") == (f"{BEGIN} `{line}`: write `print({line})`.",)
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("x = 'a\u2028b\x0c'\ndf.x", "df.x"),
+        ("x = 1\r\n\x0cy = 2\r\ndf.x", "df.x"),
+        ("x = 1\ry = 2\rdf.x", "df.x"),
+        ("x = 'ä'\ndf.ä  # Größe", "df.ä"),
+    ],
+)
+def test_lines_are_counted_as_python_does(body: str, shown: str) -> None:
+    assert notes(body) == (f"{BEGIN} `{shown}`: write `print({shown})`.",)
+
+
+def test_an_expression_of_several_lines_is_shown_as_one() -> None:
+    assert notes("df[  # a row\ndf.x]") == (f"{BEGIN} `df[ # a row df.x]`: put it into `print()`.",)
+
+
 def test_a_long_line_is_shown_once() -> None:
     line = "table['" + "x" * 80 + "']"
     assert notes(line) == (f"{BEGIN} `{line[:39]}…`: put it into `print()`.",)
