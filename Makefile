@@ -13,6 +13,8 @@ TIERS ?= first
 ALSO ?=
 # Number of parallel tests; more than cores, because most tests wait (tests/README.md).
 WORKERS ?= 4
+# Number of processes for tests/unit, each with a part of the files: many of these tests wait.
+PARTS ?= 6
 
 VENV   := .venv
 OLDEST := .venv-oldest
@@ -127,10 +129,13 @@ e2e-side:
 e2e-alone:
 	@$(call pytest,$(VENV),e2e-alone,$(call lone,tests/e2e,$(ALONE)))
 
-# The two halves run side by side. Each shows its output when it ends.
+# All run side by side. Each shows its output when it ends.
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> lint, types, import contract and docs, beside tests/unit'
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target static unit TIERS='$(UNIT)'
+	@rm -rf $(RESULTS)/unit
+	@$(MAKE) --no-print-directory --jobs=$(shell expr $(PARTS) + 1) --keep-going --output-sync=target \
+	    static unit TIERS='$(UNIT)'; code=$$?; \
+	    $(BIN)/python -m tests.suites.minutes --folder $(RESULTS)/unit; exit $$code
 
 static: docs
 	@echo '==> ruff format'
@@ -142,9 +147,11 @@ static: docs
 	@echo '==> import contract'
 	@$(BIN)/lint-imports
 
-unit:
-	@echo '==> tests/unit'
-	@$(call pytest,$(VENV),unit,tests/unit -n $(WORKERS))
+unit: $(addprefix unit-,$(shell seq $(PARTS)))
+
+unit-%:
+	@echo '==> tests/unit, part $* of $(PARTS)'
+	@$(call pytest,$(VENV),unit/$*,tests/unit --part=$*/$(PARTS))
 
 oldest: $(OLDEST)/.test  ## run tests of the kernel and of Kubernetes with the oldest supported packages
 	@echo '==> $(OLD) on the pins of tests/oldest.txt'

@@ -14,7 +14,7 @@ import pytest
 from tests.browser import chromium, fixtures
 from tests.browser.fixtures import browser, installed, open_lab, serve
 from tests.helpers import loopback
-from tests.suites import durations, groups, hangs, tiers, told, workers
+from tests.suites import durations, groups, hangs, parts, tiers, told, workers
 
 __all__ = ["browser", "installed", "open_lab", "serve"]
 
@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tiers", default="", help=text)
     text = "the packages are the oldest that ciao supports: most of the tests are a slice then"
     parser.addoption("--oldest", action="store_true", help=text)
+    text = "run a part of the files of tests/unit, for example 2/6: the second of six"
+    parser.addoption("--part", default="", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # where a function does as much.
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files of tests/unit to the processes that run the other parts."""
+    part = config.getoption("--part")
+    return True if part and parts.leaves_out(collection_path, TESTS / "unit", part) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -183,5 +191,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what was measured, where the time went, and what was left out."""
-    durations.write(terminalreporter)
+    if not terminalreporter.config.getoption("--part"):  # `make` shows those of all parts
+        durations.write(terminalreporter)
     told.write(terminalreporter)

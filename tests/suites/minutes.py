@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="keep what the run has shown")
     parser.add_argument("--folder", type=Path, default=FILES, help="of the junit files")
     options = parser.parse_args(argv)
-    tests = [took for file in sorted(options.folder.glob("*.xml")) for took in read(file)]
+    tests = [took for file in sorted(options.folder.rglob("*.xml")) for took in read(file)]
     if not tests:
         print(f"{options.folder} has no junit file; `make test` writes them", file=sys.stderr)
         return 1

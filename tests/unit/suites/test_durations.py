@@ -79,3 +79,11 @@ def test_long_tests_are_kept_for_the_order_of_the_next_run(tmp_path: Path) -> No
     assert known_seconds.read(file) == {"a.py::one": 15, "b.py::two": 30}
     known_seconds.write([Took("b.py::two", 1, 0)], file)  # it has become short
     assert known_seconds.read(file) == {"a.py::one": 15}
+
+
+def test_what_a_file_of_unit_tests_takes_is_kept_too(tmp_path: Path) -> None:
+    file, test = tmp_path / "seconds.json", "tests/unit/a/test_b.py::test_c"
+    known_seconds.write([Took(f"{test}[{n}]", 1, 0) for n in range(4)], file)
+    assert known_seconds.read(file) == {"tests/unit/a/test_b.py": 4}
+    known_seconds.write([Took(test, 1, 0)], file)
+    assert known_seconds.read(file) == {}
