@@ -9,10 +9,9 @@ import contextlib
 import errno
 import os
 import signal
-import subprocess
 import time
 
-from ciao_kernel.backends.local import parentage, processes
+from ciao_kernel.backends.local import parentage, processes, program_start
 from ciao_kernel.backends.local.record import Folder
 
 TYPE_CHECKING = False  # not from typing, whose import takes a tenth of the start
@@ -45,19 +44,15 @@ class ReplicaProcess:
         self._last_exit: int | None = None
         self._ended_with: int | None = None
         self._asked = asked
-        self._process: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
+        """ID of the process; None if it was not started."""
         self._since = time.time()
         self._reason = ""
 
     @property
-    def pid(self) -> int | None:
-        """Return the process id; None if the process was not started."""
-        return self._process.pid if self._process else None
-
-    @property
     def running(self) -> bool:
         """Return whether the process was started and has no exit code yet."""
-        return self._process is not None and self.exit_code is None
+        return self.pid is not None and self.exit_code is None
 
     @property
     def waits(self) -> bool:
@@ -67,7 +62,7 @@ class ReplicaProcess:
     def wait_for_restart(self, folder: Folder) -> None:
         """Forget the process, which has ended; the next one appends to the same log."""
         self._ended_with = self.exit_code
-        self._process = self.exit_code = None
+        self.pid = self.exit_code = None
         self.to("Pending", "Restarting")
         with contextlib.suppress(OSError, ValueError):  # a full disk stops no restart
             folder.end_line(self.name)
@@ -88,25 +83,17 @@ class ReplicaProcess:
 
         def prepare() -> None:
             if network:
-                network.enter()
+                try:
+                    network.enter()
+                except Exception:  # never run it outside
+                    text = "the job's network cannot be entered"
+                    raise OSError(errno.EPERM, text, self.name) from None
             parentage.end_with_parent(parent)
 
         # Append mode: torchrun's children share the file, and each write goes to its end.
         with folder.open_log(self.name) as output:
-            try:
-                self._process = subprocess.Popen(
-                    self._asked["command"],
-                    cwd=job["workdir"],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=prepare,
-                )
-            except subprocess.SubprocessError:  # prepare() raised: never run it outside
-                text = "the job's network cannot be entered"
-                raise OSError(errno.EPERM, text, self.name) from None
+            command, workdir = self._asked["command"], job["workdir"]
+            self.pid = program_start.start(command, workdir, environment, output.fileno(), prepare)
         if self._ended_with is not None:  # a restart counts when it is made
             self._last_exit, self._ended_with = self._ended_with, None
             self.restarts += 1
@@ -114,16 +101,16 @@ class ReplicaProcess:
 
     def ended(self) -> bool:
         """Return whether the process has ended since the last call, and keep its exit code."""
-        if self._process is None or not self.running:
+        if self.pid is None or not self.running:
             return False
-        self.exit_code = self._process.poll()
+        self.exit_code = program_start.exit_code(self.pid)
         return self.exit_code is not None
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group if the process runs."""
-        if self._process is not None and self.running:
+        if self.pid is not None and self.running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+                os.killpg(self.pid, number)
 
     def record(self) -> dict[str, Any]:
         """Return the replica's entry in ``status.json``."""
