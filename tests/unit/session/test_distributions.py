@@ -17,6 +17,8 @@ from ciao_kernel.session.failure.distributions import _NAMES, _SAME, distributio
         ("google.cloud.storage.blob", "google-cloud-storage"),
         ("google.protobuf", "protobuf"),
         ("google.unheard", None),
+        ("hydra", "hydra-core"),  # hydra itself is another project
+        ("orbax.checkpoint", "orbax-checkpoint"),
         ("tf_keras", "tf-keras"),
         ("transformers.models", "transformers"),
         ("IPython", "ipython"),  # as its own metadata say, because this Python has it
