@@ -41,6 +41,7 @@ RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
 # Runs targets while the cluster is up. With $(MAKE) in the recipe itself, `make -n` would run it.
+quickly   = $(MAKE) --no-print-directory --jobs=$(shell expr $(PARTS) + 1) --keep-going --output-sync=target
 during    = $(BIN)/python -m tests.cluster during $(MAKE) --no-print-directory --keep-going
 
 # The user's own Python settings must not affect the recipes. Without stored bytecode, which images
@@ -133,8 +134,7 @@ e2e-alone:
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> lint, types, import contract and docs, beside tests/unit'
 	@rm -rf $(RESULTS)/unit
-	@$(MAKE) --no-print-directory --jobs=$(shell expr $(PARTS) + 1) --keep-going --output-sync=target \
-	    static unit TIERS='$(UNIT)'; code=$$?; \
+	@$(quickly) static unit TIERS='$(UNIT)'; code=$$?; \
 	    $(BIN)/python -m tests.suites.minutes --folder $(RESULTS)/unit; exit $$code
 
 static: docs
@@ -151,7 +151,7 @@ unit: $(addprefix unit-,$(shell seq $(PARTS)))
 
 unit-%:
 	@echo '==> tests/unit, part $* of $(PARTS)'
-	@$(call pytest,$(VENV),unit/$*,tests/unit --part=$*/$(PARTS))
+	@$(call pytest,$(VENV),unit/$*,tests/unit --part=$*/$(PARTS) -o cache_dir=.pytest_cache/unit-$*)
 
 oldest: $(OLDEST)/.test  ## run tests of the kernel and of Kubernetes with the oldest supported packages
 	@echo '==> $(OLD) on the pins of tests/oldest.txt'
@@ -164,8 +164,8 @@ docs: $(VENV)/.test  ## build the documentation site: build/site/index.html
 
 # Includes kernels and replicas on this machine, but no code in pods.
 coverage: $(VENV)/.test  ## measure the lines and branches that the tests of TIERS reach
-	@rm -rf build/coverage && mkdir -p build/coverage $(RESULTS)
-	@$(call pytest,$(VENV),unit,tests/unit) --quiet
+	@rm -rf build/coverage $(RESULTS)/unit && mkdir -p build/coverage $(RESULTS)
+	@$(call pytest,$(VENV),unit/all,tests/unit) --quiet
 	@$(during) together alone RUN='$(RUN)'
 	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 coverage: RUN := coverage run

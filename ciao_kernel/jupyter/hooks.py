@@ -61,12 +61,12 @@ class Hooks:
             self._shell.events.trigger("pre_execute")
             self._shell.events.trigger("pre_run_cell", self._info)
 
-    def after(self, outcome: Mapping[str, Any], number: int) -> None:
+    def after(self, outcome: Mapping[str, Any], number: int | None) -> None:
         """Trigger the events after the cell.
 
         Args:
             outcome: Content of the reply, with ``status``, ``ename`` and ``evalue``.
-            number: Number of the cell in the history.
+            number: Number of the cell in the history; None if it did not begin.
         """
         shell = self._shell
         result = ExecutionResult(self._info)  # type: ignore[no-untyped-call]

@@ -101,6 +101,12 @@ class CiaoKernel(HelpingKernel):
             # Raised just before or after the user's code, in which IPython catches it.
             # ipykernel would send no reply, and the cell would seem to run for ever.
             return self._reply(messages.interrupted(), parent)
+        except asyncio.CancelledError:
+            # The task of a plain cell with `await`, which was cancelled before the user's code.
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            return self._reply(messages.interrupted(), parent)
         except Exception:  # without a reply the cell would seem to run for ever
             _log.exception("the request of a cell failed")
             return self._reply(messages.internal_error(), parent)
@@ -133,7 +139,11 @@ class CiaoKernel(HelpingKernel):
     ) -> dict[str, Any]:
         """Run a job, or the arguments of ``%ciao``, as a task that only interrupts cancel."""
         with self._cells.raising_interrupts():  # this is the user's code
-            hooks.before()
+            try:
+                hooks.before()
+            except KeyboardInterrupt:
+                hooks.after(messages.interrupted(), None)
+                raise
             if isinstance(work, str):
                 work = expand_variables(work, self.shell.user_ns)
         number = self._begin_history(hooks)

@@ -8,6 +8,8 @@ that comes right behind the run button meets one of them.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import sys
 from types import TracebackType
@@ -27,16 +29,13 @@ def make_stoppable(shell: InteractiveShell) -> None:
     events = _StoppableEvents(shell, ())
     events.callbacks = shell.events.callbacks
     shell.events = events
-    usual = shell.showtraceback
 
-    @functools.wraps(usual)
+    @functools.wraps(shell.showtraceback)
     def showtraceback(*args: Any, **kwargs: Any) -> None:
-        error, seen = sys.exc_info()[1], set[int]()
-        while error is not None and id(error) not in seen:
-            error.__traceback__ = _with_lines(error.__traceback__)
-            seen.add(id(error))
-            error = error.__context__
-        usual(*args, **kwargs)
+        with contextlib.suppress(Exception):  # whatever an error is, it is shown
+            _drop_entries_without_line(sys.exc_info()[1])
+        # Looked up now: others may have changed the class.
+        type(shell).showtraceback(shell, *args, **kwargs)
 
     shell.showtraceback = showtraceback  # type: ignore[method-assign]
 
@@ -51,17 +50,38 @@ class _StoppableEvents(EventManager):
         for function in self.callbacks[event][:]:
             try:
                 function(*args, **kwargs)
+            except KeyboardInterrupt:
+                if _is_cell(asyncio.current_task()):
+                    # Beyond its task it would end the event loop, and so the kernel.
+                    raise asyncio.CancelledError from None
+                raise
             except Exception:
                 print(f"Error in callback {function} (for {event}):")
                 self.shell.showtraceback()
 
 
-def _with_lines(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the entries that have no line.
+def _is_cell(task: asyncio.Task[Any] | None) -> bool:
+    """Return whether a task is that of a plain cell with ``await``, which ipykernel makes."""
+    code = getattr(task.get_coro(), "cr_code", None) if task else None
+    return code is InteractiveShell.run_cell_async.__code__
+
+
+def _drop_entries_without_line(error: BaseException | None) -> None:
+    """Drop the entries of tracebacks that have no line, of an error and of those before it.
 
     They get no line of another instruction: IPython takes some lines from the frame, which cannot
     be changed.
     """
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        kept = _with_lines(error.__traceback__)
+        if kept is not error.__traceback__:
+            BaseException.with_traceback(error, kept)  # its class may allow no assignment
+        error = error.__context__
+
+
+def _with_lines(traceback: TracebackType | None) -> TracebackType | None:
     entries = []
     while traceback is not None:
         entries.append(traceback)

@@ -27,6 +27,9 @@ def start(
 ) -> int:
     """Start a program in a session of its own, without input; return its process id.
 
+    This process has its three standard descriptors, and no thread but this one. All others are not
+    inherited, as Python opens them.
+
     Args:
         command: The program, which is looked up in the environment's ``PATH``, and its arguments.
         workdir: Its working directory.
@@ -51,7 +54,7 @@ def start(
         said = pipe.read()
     if said:
         os.waitpid(pid, 0)
-        number, text, place = said.decode(errors="surrogateescape").split("\0")
+        number, text, place = said.decode(errors="surrogatepass").split("\0", 2)
         raise OSError(int(number), text, place)
     return pid
 
@@ -78,20 +81,20 @@ def _become(
     try:
         os.setsid()
         prepare()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         place = workdir
         os.chdir(place)
-        place = command[0]
+        place = command[0] if command else ""
         os.execvpe(place, command, environment)
     except OSError as error:
         place = place or str(error.filename or "")  # not each place where PATH leads to
         reason = f"{error.errno or errno.EPERM}\0{error.strerror or error}\0{place}"
-        os.write(writer, reason.encode(errors="surrogateescape"))
+        os.write(writer, reason.encode(errors="surrogatepass"))
     except BaseException as error:
-        os.write(writer, f"{errno.EINVAL}\0{error}\0{place}".encode(errors="surrogateescape"))
+        os.write(writer, f"{errno.EINVAL}\0{error}\0{place}".encode(errors="surrogatepass"))
     finally:
         os._exit(255)

@@ -17,6 +17,8 @@ get_ipython().events.register(EVENT, press)
 """
 """As pressing the stop button at this moment of the next cell does."""
 
+AWAITING = "import asyncio; await asyncio.sleep(600); print('ran')"
+
 WITHOUT_LINE = """
 code = compile("raise KeyboardInterrupt", "<code without lines>", "exec")
 exec(code.replace(co_linetable=bytes([0xF8 | 7] * (len(code.co_code) // 16 + 1))))
@@ -48,6 +50,16 @@ def test_before_the_cell(kernel: Kernel, place: Place, event: str) -> None:
         assert kernel.run(cell).status == "ok"
 
 
+@pytest.mark.parametrize("event", ["pre_execute", "pre_run_cell"])
+def test_before_a_cell_that_awaits(kernel: Kernel, event: str) -> None:
+    kernel.run(PRESS.replace("EVENT", repr(event)))
+    assert kernel.run(AWAITING).error == "CancelledError"  # as while it awaits
+    raising = PRESS.replace("signal.raise_signal(signal.SIGINT)", "raise KeyboardInterrupt")
+    kernel.run(raising.replace("EVENT", repr(event)))
+    assert interrupted(kernel.run(AWAITING))
+    assert kernel.run(AWAITING.replace("600", "0")).text == "ran\n"
+
+
 def test_an_error_before_the_cell_is_shown_and_the_cell_runs(kernel: Kernel) -> None:
     kernel.run(
         "def broken():\n"
@@ -74,3 +86,23 @@ def test_in_the_context_of_another_error(kernel: Kernel) -> None:
     assert [error["ename"] for error in request.of("error")] == ["ZeroDivisionError"]
     assert "KeyboardInterrupt" in "\n".join(request.of("error")[0]["traceback"])
     assert request.text == ""
+
+
+def test_an_error_that_cannot_be_changed_is_shown(kernel: Kernel) -> None:
+    request = kernel.run(
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\n"
+        "class Bad(Exception): code: int\nraise Bad(3)"
+    )
+    assert [error["ename"] for error in request.of("error")] == ["Bad"]
+
+
+def test_the_class_of_the_shell_can_be_changed(kernel: Kernel) -> None:
+    kernel.run(
+        "shell = type(get_ipython()); usual = shell.showtraceback\n"
+        "shell.showtraceback = lambda *_, **__: print('other words')"
+    )
+    request = kernel.run("1 / 0")
+    assert "other words" in request.text
+    assert not request.of("error")
+    kernel.run("shell.showtraceback = usual")
+    assert kernel.run("1 / 0").of("error")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ciao_kernel.backends.local import program_start
@@ -47,15 +49,15 @@ def test_folder_variables_input_and_output(tmp_path: Path) -> None:
     assert run(tmp_path, python(code), WORD="ä") == (0, f"{tmp_path} ä ''\nerror\n")
 
 
-def test_it_leads_a_session_and_ignores_no_signal(tmp_path: Path) -> None:
-    code = (
-        "import os; lines = open('/proc/self/status').read().splitlines()\n"
-        "print(os.getsid(0) == os.getpid(), *[x.split()[1] for x in lines if 'SigIgn' in x])"
-    )
-    usual = ["sh", "-c", f'exec {sys.executable} -S -c "$0"', code]
-    assert run(tmp_path, usual)[1].split()[0] == "True"
-    shell = ["sh", "-c", "grep SigIgn /proc/self/status"]
-    assert int(run(tmp_path, shell)[1].split()[1], 16) == 0
+def test_it_leads_a_session_of_its_own(tmp_path: Path) -> None:
+    assert run(tmp_path, python("import os; print(os.getsid(0) == os.getpid())")) == (0, "True\n")
+
+
+def test_it_ignores_no_signal_that_python_ignores(tmp_path: Path) -> None:
+    ignored = int(run(tmp_path, ["grep", "SigIgn", "/proc/self/status"])[1].split()[1], 16)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert signal.getsignal(number) is signal.SIG_IGN
+        assert not ignored & 1 << number - 1
 
 
 def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
@@ -70,11 +72,11 @@ def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
     [(["no-such-program"], errno.ENOENT), (["/"], errno.EACCES), (["/no/program"], errno.ENOENT)],
 )
 def test_a_program_that_cannot_be_started(tmp_path: Path, command: list[str], number: int) -> None:
+    before = set(psutil.Process().children())
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         run(tmp_path, command)
     assert (caught.value.errno, caught.value.filename) == (number, command[0])
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # nothing is left
+    assert not set(psutil.Process().children()) - before
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -91,6 +93,17 @@ def test_what_cannot_be_prepared_does_not_begin(tmp_path: Path, error: Exception
     with pytest.raises(OSError, match="no"):
         run(tmp_path, ["touch", "ran"], prepare)
     assert not (tmp_path / "ran").exists()
+
+
+def test_its_input_is_empty_and_can_be_written_to(tmp_path: Path) -> None:
+    assert run(tmp_path, ["sh", "-c", "echo x >&0 && cat && echo wrote"]) == (0, "wrote\n")
+
+
+@pytest.mark.parametrize("command", [["\0"], ["/\ud800"], []])
+def test_a_command_that_is_none(tmp_path: Path, command: list[str]) -> None:
+    with pytest.raises(OSError, match=r"null|surrogates|empty") as caught:
+        run(tmp_path, command)
+    assert caught.value.filename == (command[0] if command else "")
 
 
 def test_an_argument_that_the_system_cannot_take(tmp_path: Path) -> None:
