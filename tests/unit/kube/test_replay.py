@@ -573,6 +573,17 @@ def test_once_a_line_was_searched_for_to_count_is_enough_again() -> None:
     assert not reader.gaps
 
 
+def test_a_search_whose_answer_comes_in_pieces_counts_all_that_it_skips() -> None:
+    """Otherwise the next answer would not continue, and the log would be searched each time."""
+    progress = ResumePosition()
+    Replay(progress).feed(line(0, b"a") + line(1, b"b") + line(2, b"c"))
+    search = Replay(progress, Mode.SEARCH)
+    assert not search.feed(line(1, b"b"))
+    assert said(search.feed(line(2, b"c") + line(3, b"d"))) == b"d\n"
+    body = b"".join(line(number, b"%c" % (97 + number)) for number in range(1, 5))
+    assert said(Replay(progress).feed(body)) == b"e\n"
+
+
 def test_of_two_equal_lines_one_is_in_the_older_file() -> None:
     node = Node()
     reader = Reader(node, random.Random(1))
@@ -606,7 +617,9 @@ def test_a_new_file_may_begin_with_a_long_line(monkeypatch: pytest.MonkeyPatch) 
     progress = ResumePosition()
     Replay(progress).feed(line(0, b"a") + line(1, b"x" * 25)[:-1])
     long = line(5000, b"y" * 25)
-    gap, *pieces = Replay(progress, Mode.RESTART).feed(long[:-1])
+    replay = Replay(progress, Mode.RESTART)
+    gap, *pieces = replay.feed(long[:-1])
+    assert replay.begun
     assert isinstance(gap, Gap)
     assert said(pieces) == b"yyyyyyyyyy\n" * 2
     assert progress.first == long[:-1]
