@@ -21,6 +21,7 @@ from ciao_kernel.model import Job, Status
 from ciao_kernel.model.status import SILENT
 from ciao_kernel.plugins import Backend
 from ciao_kernel.session import next_tries
+from ciao_kernel.visible_text import counted
 
 _AT_ONCE = 50
 """Jobs that are deleted at the same time: backends share work, and clusters are not flooded."""
@@ -188,7 +189,7 @@ async def _confirmed(found: Sequence[_Found], args: argparse.Namespace, caller: 
     Raises:
         UsageError: A program runs the command or reads its output, and nobody can answer.
     """
-    count = "1 job" if len(found) == 1 else f"{len(found)} jobs"
+    count = counted(len(found), "job")
     is_json = args.output == "json"
     command = shlex.join(["%ciao", "delete", "--finished", *_options(args), "--yes"])
     nobody = caller.ask is None and (caller.terminal or is_json)
