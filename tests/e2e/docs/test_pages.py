@@ -32,6 +32,8 @@ NAMESPACES = {
     "deploy/jupyterhub/README.md": ("jupyterhub", "jupyterhub-jobs"),
 }
 """Which pages have namespaces made, beside the one of the reader's team."""
+BUILT_IN_PODS = ("builders/README.md", "docs/packages.md")
+"""Pages whose reader may start pods that build."""
 MNIST = """# %framework=tensorflow
 # %worker=1
 # %name=mnist
@@ -70,7 +72,13 @@ def prepared(page: str, reader: ClusterReader) -> Iterator[None]:
     cluster, team = ground.shelf.cluster, ground.namespace
     kubectl = cluster.kubectl
     with contextlib.ExitStack() as stack:
-        if page == "docs/security.md":
+        if page in BUILT_IN_PODS:
+            # The guide for administrators names this Role beside the one that it binds.
+            role, group = "ciao-builder", f"{team.name}-builders"
+            team.kubectl("apply", "-f", str(ROOT / "deploy" / "rbac" / "builder-role.yaml"))
+            binding = ("rolebinding", role, f"--role={role}", f"--group={group}")
+            team.kubectl("create", *binding)
+        elif page == "docs/security.md":
             team.kubectl("create", "secret", "generic", "wandb", "--from-literal=WANDB_API_KEY=k")
         elif page == "docs/commands.md":
             # `ciao jobs -A` is for those who may list the jobs of all namespaces.
