@@ -47,10 +47,11 @@ END = "/tmp/end"
 ENDLESS = (
     "import itertools, os, time\nbegan = time.monotonic()\nfor n in itertools.count():\n"
     f"    time.sleep(max(0, began + n / {RATE} - time.monotonic()))\n"
-    "    print(f'{n:06d}', flush=True)\n"
+    "    print(f'{n:06d}\\n', end='', flush=True)\n"
     f"    if os.path.exists({END!r}): break\nprint('the end')\n"
 )
-"""Prints numbered lines as `numbered` does, until the test has done all its harm."""
+"""Prints numbered lines as `numbered` does, until the test has done all its harm. Each is one
+write: last words may come at any moment."""
 
 
 def node(cluster: Cluster, resource: str, amount: str = "") -> None:
