@@ -40,7 +40,8 @@ lone      = $$(grep -rlwE --include='test_*.py' '$(subst $() or $(),|,$(2))' $(1
 RUN      := python
 pytest    = $(1)/bin/$(RUN) -m pytest $(3) --tiers='$(TIERS)' \
                 --junitxml=$(RESULTS)/$(2).xml $(PYTESTFLAGS)
-# Runs targets while the cluster is up. With $(MAKE) in the recipe itself, `make -n` would run it.
+# Both stand here because `make -n` runs a recipe that has $(MAKE) in its own text. The first one runs
+# targets side by side, each of which shows its output when it ends; the other while the cluster is up.
 quickly   = $(MAKE) --no-print-directory --jobs=$(shell expr $(PARTS) + 1) --keep-going --output-sync=target
 during    = $(BIN)/python -m tests.cluster during $(MAKE) --no-print-directory --keep-going
 
@@ -130,7 +131,6 @@ e2e-side:
 e2e-alone:
 	@$(call pytest,$(VENV),e2e-alone,$(call lone,tests/e2e,$(ALONE)))
 
-# All run side by side. Each shows its output when it ends.
 check: $(VENV)/.test  ## run the quick part of test: lint, types, import contract, docs, unit tests
 	@echo '==> lint, types, import contract and docs, beside tests/unit'
 	@rm -rf $(RESULTS)/unit
