@@ -39,9 +39,9 @@ def write(tests: Iterable[Took], file: Path = FILE) -> None:
         seconds[name(took.test)].append(took.seconds)
         if took.folder == "tests/unit":
             files[took.test.split("::")[0]] += took.seconds
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    kept = {test: known for test, known in kept.items() if test not in seconds | files}
     means = files | {test: sum(found) / len(found) for test, found in seconds.items()}
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    kept = {test: known for test, known in kept.items() if test not in means}
     kept |= {test: round(mean) for test, mean in means.items() if mean >= _LEAST}
     file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
     read.cache_clear()
