@@ -33,25 +33,27 @@ BOTH = HEAD + "%successPolicy=allWorkers\n%worker=2\n"
 RATE = 100
 
 
-def numbered(lines: int) -> str:
-    """A program that prints so many numbered lines, and no line later than it is due."""
+def paced(numbers: str) -> str:
+    """A program that prints a line for each number, and none later than it is due.
+
+    Each is one write: last words may come at any moment.
+    """
     return (
-        f"import time\nbegan = time.monotonic()\nfor n in range({lines}):\n"
+        f"import itertools, os, time\nbegan = time.monotonic()\nfor n in {numbers}:\n"
         f"    time.sleep(max(0, began + n / {RATE} - time.monotonic()))\n"
-        "    print(f'{n:06d}', flush=True)\n"
+        "    print(f'{n:06d}\\n', end='', flush=True)\n"
     )
+
+
+def numbered(lines: int) -> str:
+    """A program that prints so many numbered lines."""
+    return paced(f"range({lines})")
 
 
 END = "/tmp/end"
 """A file in a pod: where it is, the program ends."""
-ENDLESS = (
-    "import itertools, os, time\nbegan = time.monotonic()\nfor n in itertools.count():\n"
-    f"    time.sleep(max(0, began + n / {RATE} - time.monotonic()))\n"
-    "    print(f'{n:06d}\\n', end='', flush=True)\n"
-    f"    if os.path.exists({END!r}): break\nprint('the end')\n"
-)
-"""Prints numbered lines as `numbered` does, until the test has done all its harm. Each is one
-write: last words may come at any moment."""
+ENDLESS = paced("itertools.count()") + f"    if os.path.exists({END!r}): break\nprint('the end')\n"
+"""Prints numbered lines until the test has done all its harm."""
 
 
 def node(cluster: Cluster, resource: str, amount: str = "") -> None:
