@@ -169,7 +169,8 @@ class Settings:
     follow_patience: float = _setting(
         600.0,
         Number(1, "seconds"),
-        "Time without an answer of the API server after which a cell stops following its job.",
+        "Time after which a cell stops following its job if the API server does not answer, or "
+        "refuses the credentials.",
     )
     hopeless_wait: float = _setting(
         60.0,

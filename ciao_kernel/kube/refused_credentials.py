@@ -11,7 +11,8 @@ from ciao_kernel.errors import ClusterFault
 _TRIES, _SECONDS = 4, 6.0
 """Both must be reached. An API server that starts may refuse valid tokens for some seconds, so a
 number alone is not enough; a sign-in program may take a minute, so seconds alone are not enough."""
-_PAUSE = 1.0
+_PAUSE, _DOUBLED = 1.0, 4
+"""Seconds between later renewals, and how often they double after as many tries as above."""
 
 
 class RefusedCredentials:
@@ -41,9 +42,11 @@ class RefusedCredentials:
     def pause(self) -> float:
         """Return the least number of seconds before the next try.
 
-        New credentials are tried at once. Later renewals wait: each may run the user's program.
+        New credentials are tried at once. Later renewals wait, longer after many of them: each may
+        run the user's program.
         """
-        return _PAUSE if self._count > 1 or self.fault else 0.0
+        doubled = min(_DOUBLED, max(0, self._count - _TRIES - 1))
+        return _PAUSE * 2**doubled if self._count > 1 or self.fault else 0.0
 
     async def renew(self, renew: Callable[[], Awaitable[None]], left: float) -> bool:
         """Renew the credentials of one request once, then wait; called by :class:`.Client`.

@@ -45,6 +45,7 @@ class WatchedList:
         query: Selectors.
         changed: Set at each change; several lists may share it.
         trim: Removes unused parts of an object: a thousand whole pods are 80 MB.
+        accepted: The server has accepted these credentials before.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class WatchedList:
         query: Mapping[str, str],
         changed: asyncio.Event,
         trim: Callable[[Object], Object] = lambda item: item,
+        *,
+        accepted: bool = False,
     ) -> None:
         self.items: dict[str, Object] = {}
         """Current objects by uid."""
@@ -63,11 +66,14 @@ class WatchedList:
         """Time (time.monotonic) at which the server stopped answering; None while it answers."""
         self.fault = ""
         """Reason why the server does not answer, without secrets; "" while it answers."""
+        self.refusal: Refused | None = None
+        """The error for credentials that the server refuses now; None if it does not."""
         self._client = client
         self._path = path
         self._query = dict(query)
         self._changed = changed
         self._trim = trim
+        self._accepted = accepted
         self._version = ""
         self._server: Server | None = None
         """The server that the list is of."""
@@ -85,9 +91,13 @@ class WatchedList:
     async def run(self) -> None:
         """Watch until cancelled.
 
+        Credentials that were accepted once are renewed until they are accepted again: the user may
+        sign in, and the server's authentication may be restarting. How long that is worth the wait
+        is the caller's decision, by :attr:`away_since` and :attr:`refusal`.
+
         Raises:
-            Refused: The server refused, and a retry would not help. With code 401, it accepts
-                neither the credentials nor renewed ones.
+            Refused: The server refused, and a retry would not help. With code 401, it has never
+                accepted the credentials, nor renewed ones.
         """
         import aiohttp
 
@@ -112,10 +122,13 @@ class WatchedList:
                     wait = min(_LONGEST_WAIT, wait * 2)
                     continue
                 if error.code == 401:
-                    if self._refusals.add():
-                        fault = self._refusals.fault
-                        raise responses.credentials_rejected(error, shown, fault) from None
-                    await self._renew(error, shown)
+                    useless = self._refusals.add() and not self._accepted
+                    if not useless:
+                        await self._renew(error, shown)
+                    fault = self._refusals.fault
+                    self.refusal = responses.credentials_rejected(error, shown, fault)
+                    if useless:
+                        raise self.refusal from None
                     wait = max(wait, self._refusals.pause)
                 elif 400 <= error.code < 500 and error.code != 429:
                     # A server that has just started may not have loaded roles and kinds yet.
@@ -231,6 +244,8 @@ class WatchedList:
 
     def _away(self, error: Exception) -> None:
         signed_out = isinstance(error, Refused) and error.code == 401
+        if not signed_out:
+            self.refusal = None
         self.fault = (
             f"{'credentials refused: ' if signed_out else ''}{connection_faults.why(error)}"
         )
@@ -240,6 +255,7 @@ class WatchedList:
 
     def _here(self) -> None:
         self._refusals.reset()
+        self._accepted, self.refusal = True, None
         if self.away_since is not None:
             self.away_since, self.fault = None, ""
             self._changed.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from aiohttp import web
 
 from ciao_kernel.backends.kubernetes.apis import job_metadata
+from ciao_kernel.backends.kubernetes.cluster import outages
 from ciao_kernel.backends.kubernetes.following.follow import follow
 from ciao_kernel.config import Settings
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import refused_credentials
+from ciao_kernel.kube import refused_credentials, watch
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.watch import WatchedList
-from ciao_kernel.model import Event, Job, Replica, Status
+from ciao_kernel.model import Event, Job, Notice, Replica, Status
 from tests.integration.kube.test_credentials import Reload, run
 from tests.integration.kube.test_responses import access, serving
 
@@ -34,7 +36,7 @@ class Cluster:
         self.asked: list[str] = []
         self.refusals = 0
         """How many more requests it refuses; negative: all of them."""
-        self._cut = asyncio.Event()
+        self._cut, self._over = asyncio.Event(), False
         notes = job_metadata.notes(JOB, "run", WORKER, [])
         running = {"conditions": [{"type": "Running", "status": "True"}]}
         meta = {"name": "mine", "namespace": "team", "uid": "j", "annotations": notes}
@@ -46,6 +48,11 @@ class Cluster:
         self._cut.set()
         self._cut = asyncio.Event()
 
+    def ends(self) -> None:
+        """Let the job succeed; a watch tells it from now on."""
+        self._over = True
+        self._job["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.method)
         if self.refusals:
@@ -54,6 +61,9 @@ class Cluster:
         if "watch" in request.query:
             answer, cut = web.StreamResponse(), self._cut
             await answer.prepare(request)
+            if self._over and not request.path.endswith("/pods"):
+                event = {"type": "MODIFIED", "object": self._job}
+                await answer.write(json.dumps(event).encode() + b"\n")
             await cut.wait()
             return answer
         items: list[Any] = [] if request.path.endswith("/pods") else [self._job]
@@ -66,10 +76,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_credentials, "_PAUSE", 0.1)
 
 
-async def followed(cluster: Cluster, client: Client, folder: Path) -> list[Event]:
+async def followed(
+    cluster: Cluster, client: Client, folder: Path, patience: float = 600.0
+) -> list[Event]:
     """Follow the job; the token ends at its first status."""
     events: list[Event] = []
-    async for event in follow(client, JOB, PATH, folder, Settings()):
+    async for event in follow(client, JOB, PATH, folder, Settings(follow_patience=patience)):
         if isinstance(event, Status) and not any(isinstance(one, Status) for one in events):
             cluster.signs_out(-1)
         events.append(event)
@@ -96,7 +108,7 @@ def test_a_token_that_ends_ends_the_cell_and_not_the_job(
             reload = Reload(renewal or access(host, "old"))
             async with Client(access(host, "old"), reload=reload) as client:
                 with pytest.raises(Refused) as caught:
-                    await followed(cluster, client, tmp_path)
+                    await followed(cluster, client, tmp_path, patience=1.0)
         assert caught.value.code == 401
         assert caught.value.message == (
             f"the cluster of context test does not accept these credentials: {why}; "
@@ -105,6 +117,41 @@ def test_a_token_that_ends_ends_the_cell_and_not_the_job(
         assert "`%ciao attach mine" in caught.value.hint
         assert set(cluster.asked) == {"GET"}, "the job was changed"
         assert reload.times < 20
+
+    run(work)
+
+
+def test_a_job_is_followed_on_when_its_user_signs_in_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also long after the time in which a command gives credentials up."""
+    monkeypatch.setattr(refused_credentials, "_SECONDS", 0.1)
+    monkeypatch.setattr(refused_credentials, "_PAUSE", 0.02)
+    monkeypatch.setattr(watch, "_LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(outages, "_AWAY", 0.1)
+
+    async def work() -> None:
+        cluster = Cluster()
+        async with serving(cluster.answer) as host:
+            reload = Reload(access(host, "a"))
+            async with Client(access(host, "a"), reload=reload) as client:
+                notices: list[str] = []
+                async for event in follow(client, JOB, PATH, tmp_path, Settings()):
+                    if isinstance(event, Status):
+                        if event.settled:
+                            break
+                        if not notices:
+                            cluster.signs_out(-1)
+                    elif isinstance(event, Notice):
+                        notices.append(event.text)
+                        if "does not" in event.text:
+                            cluster.refusals = 12  # more than a command bears
+                            cluster.ends()
+        assert notices == [
+            "the cluster of context test does not accept these credentials: Unauthorized. "
+            "If you have to sign in, do it now: it goes on from here once they are accepted …",
+            "the API server accepts the credentials again.",
+        ]
 
     run(work)
 

@@ -52,5 +52,9 @@ def test_new_credentials_are_tried_at_once_and_then_slowly(at: list[float]) -> N
     refusals.fault = None
     refusals.add()
     assert refusals.pause
+    many = RefusedCredentials()
+    for _ in range(1000):
+        many.add()
+    assert refusals.pause < many.pause <= 20
     refusals.reset()
     assert not refusals.pause

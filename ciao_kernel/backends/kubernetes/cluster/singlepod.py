@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes.object_fields import get, many
 from ciao_kernel.backends.kubernetes.states import status
 from ciao_kernel.backends.kubernetes.states.event_texts import newest, pulling, sentence
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.errors import BackendError, ClusterFault, Refused
 from ciao_kernel.kube.client import Object
 from ciao_kernel.kube.logs import ContainerLog, Gap
 from ciao_kernel.kube.watch import WatchedList
@@ -235,10 +235,12 @@ class SinglePod:
             events = many(found, "items")
             self._warning, self._pull = newest(events, of_job=False), pulling(events)
 
-    def _lost(self, away: float, fault: object) -> ClusterFault:
+    def _lost(self, away: float, watched: WatchedList) -> BackendError:
         """Return the error for an API server that is away for too long."""
+        if watched.refusal:
+            return watched.refusal
         return ClusterFault(
-            f"the API server has not answered for {away:.0f} s ({fault}) while the pod "
+            f"the API server has not answered for {away:.0f} s ({watched.fault}) while the pod "
             f"{self._name} built the image.",
             "Run the cell again when the server is back.",
         )

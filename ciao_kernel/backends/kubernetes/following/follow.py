@@ -23,8 +23,9 @@ from ciao_kernel.backends.kubernetes.output import output_state
 from ciao_kernel.backends.kubernetes.output.output_fetch import OutputFetch
 from ciao_kernel.backends.kubernetes.states import finalizers, job_status, queues, status
 from ciao_kernel.config import Settings
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.kube.client import Client, Object
+from ciao_kernel.kube.watch import WatchedList
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 
 _TICK = 0.5
@@ -56,7 +57,8 @@ async def follow(
 
     Raises:
         ClusterFault: The server did not answer for too long; the job may still be running.
-        Refused: The server refuses to answer, for example because the credentials ended.
+        Refused: The server refuses to answer, for example because the credentials ended, and
+            nobody renewed them in time.
     """
     follower = _Follower(client, job, path, logs, settings, since, losses or Losses())
     try:
@@ -278,11 +280,13 @@ class _Follower:
             "until whoever set the finalizer removes it."
         )
 
-    def _lost(self, away: float, fault: object) -> ClusterFault:
+    def _lost(self, away: float, watched: WatchedList) -> BackendError:
         """Return the error for an API server that is away for too long."""
+        if watched.refusal:
+            return self._watches.signed_out(watched.refusal)
         return ClusterFault(
-            f"the API server has not answered for {away:.0f} s ({fault}); {self._job.name} may "
-            "still be running.",
+            f"the API server has not answered for {away:.0f} s ({watched.fault}); "
+            f"{self._job.name} may still be running.",
             f"`%ciao attach {self._job.reference}` follows the job when the server is back.",
         )
 

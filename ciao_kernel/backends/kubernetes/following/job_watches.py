@@ -35,7 +35,7 @@ class JobWatches:
         query = {"fieldSelector": f"metadata.name={name}"}
         self.jobs = WatchedList(client, collection, query, changed)
         """The job's object, or another job that has its name since."""
-        self.pods = self._list_of_pods()
+        self.pods = self._list_of_pods(accepted=False)
         """The pods of all jobs that have had the name."""
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -67,18 +67,20 @@ class JobWatches:
         """
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()):
-                raise self._signed_out(error) or error
+                if isinstance(error, Refused) and error.code == 401:
+                    raise self.signed_out(error)
+                raise error
 
     def list_pods_again(self) -> None:
         """Replace the list of pods by a new one, which is read from the start."""
         self._tasks[-1].cancel()  # the pods' watch, which was started last
-        self.pods = self._list_of_pods()
+        self.pods = self._list_of_pods(accepted=True)
         self._start(self._watch_again(self.pods))
 
-    def _list_of_pods(self) -> WatchedList:
+    def _list_of_pods(self, *, accepted: bool) -> WatchedList:
         path = f"/api/v1/namespaces/{self._job.place}/pods"
         query = {"labelSelector": job_metadata.selector(self._job)}
-        return WatchedList(self._client, path, query, self._changed, trimmed)
+        return WatchedList(self._client, path, query, self._changed, trimmed, accepted=accepted)
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -96,10 +98,8 @@ class JobWatches:
                     raise
                 await asyncio.sleep(_PAUSE)
 
-    def _signed_out(self, error: BaseException) -> Refused | None:
-        """Return the error for credentials that ended; None if it is another error."""
-        if not isinstance(error, Refused) or error.code != 401:
-            return None
+    def signed_out(self, error: Refused) -> Refused:
+        """Return the error for credentials that ended: the job has not ended with them."""
         return Refused(
             f"{error.message.rstrip('.')}; {self._job.name} keeps running.",
             "Sign in to the cluster again; then "
