@@ -41,7 +41,8 @@ class Access:
         namespace: Namespace of the context or the service account, if any.
         source: Origin of the credentials, for messages: a context's name, or "service account".
         context: The kubeconfig's context, or "" in a pod.
-        versions: Versions of the kubeconfig files when they were read; () in a pod.
+        versions: Versions of the kubeconfig files and of the server's authority file when they were
+            read.
     """
 
     server: Server
@@ -57,8 +58,9 @@ class Access:
         return bool(self.identity.certificate)
 
     def changed(self) -> bool:
-        """Return whether the kubeconfig files have changed since they were read."""
-        return bool(self.versions) and kubeconfig.versions(kubeconfig.files()) != self.versions
+        """Return whether the files that tell the server have changed since they were read."""
+        files = kubeconfig.files() if self.context else []
+        return bool(self.versions) and _versions(files, self.server) != self.versions
 
     def headers(self) -> CIMultiDict[str]:
         """Return the headers of a request that say who the user is."""
@@ -186,6 +188,8 @@ async def _of_files(files: list[Path], context: str) -> Access:
     versions = kubeconfig.versions(files)  # before they are read: no change is missed
     try:
         chosen = kubeconfig.read(files, context)
+        if authority := server.authority_file(chosen.cluster):
+            versions += kubeconfig.versions([authority])  # before it is read, too
         there = server.of_cluster(chosen.cluster)
         who = await identity.of_user(
             chosen.user, server.for_plugin(there, chosen.cluster), encrypted=there.encrypted
@@ -206,11 +210,13 @@ async def _of_files(files: list[Path], context: str) -> Access:
 def _of_account() -> Access:
     """Return access by the pod's service account, whose token is read again for each request."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    token = configured.ACCOUNT / "token"
+    token, authority = configured.ACCOUNT / "token", configured.ACCOUNT / "ca.crt"
+    versions = kubeconfig.versions([authority])
     try:
         there = Server(
             f"https://{f'[{host}]' if ':' in host else host}:{int(port)}",
-            (configured.ACCOUNT / "ca.crt").read_bytes(),
+            authority.read_bytes(),
+            authority_file=authority,
         )
         who = Identity(identity.bearer(token.read_text()), token)
     except (OSError, ValueError) as error:
@@ -221,7 +227,11 @@ def _of_account() -> Access:
         ) from None
     namespace = configured.ACCOUNT / "namespace"
     own = namespace.read_text().strip() if kubeconfig.is_file(namespace) else ""
-    return Access(there, who, own, "service account", "")
+    return Access(there, who, own, "service account", "", versions)
+
+
+def _versions(files: list[Path], there: Server) -> Versions:
+    return kubeconfig.versions([*files, *filter(None, [there.authority_file])])
 
 
 def _first_line(error: Exception) -> str:

@@ -68,6 +68,8 @@ async def open_channel(
             if connection_faults.is_certificate_rejected(error, shown) and not renewed:
                 await client.renew(shown)
                 continue
+            if not renewed and await client.connections.follow_server(shown):
+                continue
             # The error itself may quote a password.
             why = connection_faults.why(error)
             raise cut(f"{client.access.source} does not answer: {why}") from None

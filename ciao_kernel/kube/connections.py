@@ -166,9 +166,10 @@ class Connections:
         await self._retire()
 
     async def follow_server(self, shown: Access) -> bool:
-        """Read the kubeconfig again if it has changed: the server may be at another address now.
+        """Read the kubeconfig and the authority again if their files have changed.
 
-        A kubeconfig that cannot be read is left alone: somebody may be writing it.
+        The server may be at another address now, or have a certificate of a new authority. A file
+        that cannot be read is left alone: somebody may be writing it.
 
         Args:
             shown: The access of a request that had no answer.

@@ -61,7 +61,7 @@ class LogRequest:
         refusal: The server's error, if it did not send a log.
         answered: There was an answer with status 200.
         has_new_lines: The answer had new lines.
-        shown: The credentials that the server refused, after a 401.
+        shown: The credentials and the server of a request that was refused with 401 or not sent.
     """
 
     def __init__(
@@ -130,7 +130,8 @@ class LogRequest:
         except Mismatch:
             self.end = End.MISMATCH
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ClusterFault):
-            self.end = End.AWAY  # a certificate file may be replaced already, but its key not yet
+            # A certificate file may be replaced already, but its key not yet.
+            self.end, self.shown = End.AWAY, sent
         except TimeoutError:
             self.end = End.QUIET if self.answered else End.CUT
         except (aiohttp.ClientError, OSError):

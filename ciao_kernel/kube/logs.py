@@ -217,6 +217,8 @@ class ContainerLog:
                 one.renewed = True  # once: the credentials may be right, and the node's own wrong
                 with suppress(ClusterFault):  # ignored here; the pod's watch gives up in time
                     await self._client.renew(request.shown)
+            if end is End.AWAY and request.shown:  # the pod's watch may still be connected
+                await self._client.connections.follow_server(request.shown)
             await one.pause()
 
     async def _is_complete(self, one: InstanceLog, previous: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ciao_kernel import proxies
@@ -27,6 +28,7 @@ class Server:
         verified: Whether its certificate is checked.
         name: Name in its certificate, if not that of the address.
         proxy_url: The kubeconfig's proxy; empty for the environment's.
+        authority_file: File that the authority was read from, if any; somebody may renew it.
     """
 
     address: str
@@ -34,6 +36,7 @@ class Server:
     verified: bool = True
     name: str = ""
     proxy_url: str = field(default="", repr=False)  # may contain a password
+    authority_file: Path | None = field(default=None, compare=False)
 
     @property
     def encrypted(self) -> bool:
@@ -85,7 +88,14 @@ def of_cluster(cluster: Entry) -> Server:
         verified=cluster.values.get("insecure-skip-tls-verify") is not True,
         name=cluster.text("tls-server-name"),
         proxy_url=proxy,
+        authority_file=authority_file(cluster),
     )
+
+
+def authority_file(cluster: Entry) -> Path | None:
+    """Return the file of a cluster's authority; None if the kubeconfig has the data itself."""
+    data = cluster.text("certificate-authority-data")
+    return None if data else cluster.path("certificate-authority")
 
 
 def for_plugin(server: Server, cluster: Entry) -> Mapping[str, Any]:

@@ -13,13 +13,16 @@ import pytest
 import yaml
 from aiohttp import web
 
+from ciao_kernel.backends.kubernetes.cluster.pod_view import LatestPod
 from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import access as kube_access
+from ciao_kernel.kube import configured
 from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
+from ciao_kernel.kube.logs import ContainerLog, Lines
 from ciao_kernel.kube.watch import WatchedList
+from tests.integration.kube.test_credentials import command, knows_new, run
 from tests.integration.kube.test_credentials import pki as pki  # a fixture
-from tests.integration.kube.test_credentials import run
 from tests.integration.kube.test_responses import serving
 
 pytestmark = pytest.mark.stands_for("oldest")
@@ -38,10 +41,11 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
     path = tmp_path / "kubeconfig"
     monkeypatch.setenv("KUBECONFIG", str(path))
 
-    def write(text: str = "", **cluster: Any) -> None:
+    def write(text: str = "", user: Any = None, **cluster: Any) -> None:
         config = {
             "clusters": [{"name": "c", "cluster": cluster}],
-            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "users": [{"name": "u", "user": user or {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
         fresh = path.with_suffix(".new")
@@ -98,6 +102,88 @@ def test_a_server_of_another_authority_is_trusted_by_the_new_one(
                     await client.get("/x")
                 configure(server=host, **authority("server"))
                 assert await client.get("/x")
+
+    run(work)
+
+
+async def _get(client: Client) -> None:
+    assert await client.get("/x")
+
+
+async def _watch(client: Client) -> None:
+    changed = asyncio.Event()
+    watching = asyncio.create_task(WatchedList(client, "/list", {}, changed).run())
+    await changed.wait()  # it is away
+    changed.clear()
+    await changed.wait()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _log(client: Client) -> None:
+    """The watch may go on over the connection that it has, and notice nothing."""
+    ended = {"terminated": {"exitCode": 0, "containerID": "c"}}
+    pod = {
+        "metadata": {"uid": "p"},
+        "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"},
+        "status": {"containerStatuses": [{"name": "main", "state": ended, "restartCount": 0}]},
+    }
+    log = ContainerLog(client, "team", "a", "main", LatestPod(pod))
+    found = [one async for one in log.read()]
+    assert [one.data for one in found if isinstance(one, Lines)] == [b"the line\n"]
+
+
+async def _command(client: Client) -> None:
+    assert await command(client) == 0
+
+
+@pytest.mark.parametrize("ask", [_get, _watch, _log, _command])
+@pytest.mark.parametrize("of_account", [True, False], ids=["service account", "kubeconfig"])
+def test_an_authority_that_is_renewed_in_its_file_counts_at_once(
+    of_account: bool,
+    ask: Callable[[Client], Any],
+    configure: Configure,
+    pki: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kubeconfig, which only names the file, stays the same; a pod's account has none."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pki / "server.crt", pki / "server.key")
+    monkeypatch.setattr(configured, "ACCOUNT", tmp_path)
+    (tmp_path / "token").write_text("new")
+
+    def trust(name: str) -> None:
+        fresh = tmp_path / "fresh"
+        fresh.write_bytes((pki / f"{name}.crt").read_bytes())
+        fresh.replace(tmp_path / "ca.crt")
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/log"):
+            return web.Response(body=b"2026-01-01T00:00:00.000000000Z the line\n")
+        if request.path == "/list":
+            return web.json_response({"items": [], "metadata": {"resourceVersion": "1"}})
+        return await knows_new(request)
+
+    async def work() -> None:
+        trust("old")
+        async with serving(serve, ssl_context=tls) as host:
+            if of_account:
+                monkeypatch.setenv("KUBECONFIG", "")
+                monkeypatch.setenv("HOME", str(tmp_path))
+                monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+                monkeypatch.setenv("KUBERNETES_SERVICE_PORT", host.rpartition(":")[2])
+            else:
+                user = {"tokenFile": str(tmp_path / "token")}
+                authority = str(tmp_path / "ca.crt")
+                configure(user=user, server=host, **{"certificate-authority": authority})
+            async with Client(await kube_access.load(), 0.0) as client:
+                with pytest.raises(ClusterFault, match="is not trusted"):
+                    await client.get("/x")
+                working = asyncio.create_task(ask(client)) if ask in (_watch, _log) else None
+                await asyncio.sleep(0.2)
+                trust("server")
+                await (working or ask(client))
 
     run(work)
 
