@@ -43,6 +43,8 @@ class InstanceLog:
     over: bool = False
     """Its last answer is of an ended container: only the confirmation is missing."""
     patience: RetryLimits = field(default_factory=RetryLimits)
+    asked: bool = False
+    """A request was sent for it."""
     wait: float = _FIRST_WAIT
     renewed: bool = False
     """The credentials were renewed since the last new line."""

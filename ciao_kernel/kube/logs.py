@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.first_lines import FirstLines
 from ciao_kernel.kube.instance_log import InstanceLog
@@ -21,6 +21,7 @@ from ciao_kernel.kube.instances import ContainerInstance
 from ciao_kernel.kube.last_lines import LastLines
 from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.log_request import End, LogRequest
+from ciao_kernel.kube.object_shape import objects
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
 from ciao_kernel.kube.shown_container import PodView, ShownContainer
@@ -163,14 +164,28 @@ class ContainerLog:
         mode = one.mode
         follow = not ended and mode is not Mode.SEARCH
         request = self._request(one, previous, follow=follow)
+        # Nothing but the name tells whose lines come: the pod may have been made again, while its
+        # watch is dead.
+        unproven = mode is Mode.RESTART or (one.asked and not one.progress.last)
+        one.asked, last = True, one.progress.last
         watching = asyncio.ensure_future(self._hurry(request)) if follow else None
         try:
             async with aclosing(request.read()) as pieces:
                 async for piece in pieces:
+                    if unproven and await self._is_made_again():
+                        one.progress, one.ended_by = ResumePosition(last=last), None
+                        break
+                    unproven = False
                     yield piece
+                else:
+                    unproven = False
         finally:
             if watching is not None:
                 watching.cancel()
+        if unproven:
+            for piece in one.give_up(f"{self._name} was made again"):
+                yield piece
+            return
         end, replay = request.end, request.replay
         if request.answered:
             self._denials.note_log()
@@ -220,6 +235,23 @@ class ContainerLog:
             if end is End.AWAY and request.shown:  # the pod's watch may still be connected
                 await self._client.connections.follow_server(request.shown)
             await one.pause()
+
+    async def _is_made_again(self) -> bool:
+        """Return whether another pod has the name now, so that its log has come.
+
+        A pod that is still the same was the same when its log was asked for.
+        """
+        collection, name = self._path.removesuffix("/log").rsplit("/", 1)
+        while True:
+            try:
+                found = await self._client.get(collection, fieldSelector=f"metadata.name={name}")
+            except (ClusterFault, Refused) as error:
+                denied = isinstance(error, Refused) and error.code == 403
+                if denied or self._shown.pod() is None:  # nobody can tell
+                    return False
+                await asyncio.sleep(_SOON)
+            else:
+                return any(self._shown.is_replaced_by(pod) for pod in objects(found.get("items")))
 
     async def _is_complete(self, one: InstanceLog, previous: bool) -> bool:
         """Return whether an answer ended in order, and the log still ends with its last line."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ciao_kernel.kube import instances
 from ciao_kernel.kube.instances import ContainerInstance
-from ciao_kernel.kube.object_shape import Object
+from ciao_kernel.kube.object_shape import Object, part
 
 
 class PodView(Protocol):
@@ -42,6 +42,10 @@ class ShownContainer:
         uid = str(pod["metadata"].get("uid") or "")
         self._uid = self._uid or uid
         return pod if uid == self._uid else None
+
+    def is_replaced_by(self, pod: Object) -> bool:
+        """Return whether a pod of the same name is another one than the view shows."""
+        return str(part(pod, "metadata").get("uid") or "") != self._uid
 
     def seen(self, pod: Object) -> ContainerInstance | None:
         """Return the container's newest instance, or None if it was not started yet."""
