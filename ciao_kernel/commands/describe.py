@@ -5,22 +5,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ciao_kernel import log
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.job_json import details_record, job_record
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.display.columns import columns
 from ciao_kernel.display.table import ending
-from ciao_kernel.errors import UsageError
+from ciao_kernel.errors import CiaoError, UsageError
+from ciao_kernel.magics.directives.warm import is_warm
 from ciao_kernel.model import Job, Status
 from ciao_kernel.model.queries import ClusterEvent, Details
 from ciao_kernel.model.times import age, clock_time
+from ciao_kernel.plugins import Backend
 from ciao_kernel.session.job_record import of_newest_run
 from ciao_kernel.visible_text import one_line, visible
+
+if TYPE_CHECKING:
+    from ciao_kernel.session.session import Session
+
+_log = logging.getLogger(__name__)
 
 _NONE = "–"
 
@@ -42,13 +51,31 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
         record = job_record(job, status) | details_record(details)
         caller.write(json.dumps(record, indent=2) + "\n")
     else:
-        caller.write("\n\n".join(_blocks(job, status, details)) + "\n")
+        run = await _newest_run(backend, job, caller.session)
+        caller.write("\n\n".join(_blocks(job, status, details, run)) + "\n")
 
 
-def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
+async def _newest_run(backend: Backend, job: Job, session: Session) -> str:
+    """Return how the newest run of a warm job ended, whose state is only that of its replicas."""
+    if not is_warm(job.header):
+        return ""
+    from ciao_kernel.session.warm import ended_run
+
+    with log.ignored(_log, "the newest run of a warm job", CiaoError):
+        found = await ended_run.find(
+            backend, job, session.registry, session.settings, result_only=True
+        )
+        if found is not None:
+            return f"run {found.job.warm_run}: {_state(found.status)}"
+    return ""
+
+
+def _blocks(job: Job, status: Status, details: Details, run: str = "") -> Iterator[str]:
     facts = [
         ("name", job.name),
         ("state", _state(status)),
+        *([("newest run", run)] if run else []),
+        *([("tries", str(status.tries))] if status.tries > 1 else []),
         ("framework", job.framework),
         ("backend", job.backend),
         ("created", datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S")),
@@ -90,17 +117,23 @@ def _blocks(job: Job, status: Status, details: Details) -> Iterator[str]:
 
 
 def _replicas(status: Status, details: Details) -> str:
-    heads: tuple[str, ...] = ("replica", "state", "since", "ending", "log")
+    heads: tuple[str, ...] = ("replica", "state", "since", "ending")
     rows: list[tuple[Any, ...]] = [
-        (str(one.replica), str(one.state), clock_time(one.since), ending(one), one.log)
+        (str(one.replica), str(one.state), clock_time(one.since), ending(one))
         for one in status.replicas
     ]
     if details.pods:
-        heads = (*heads[:-1], "pod", "node", "restarts", "log")
+        heads = (*heads, "pod", "node")
         rows = [
-            (*row[:-1], details.pods.get(one.replica, ""), one.node, one.restarts, one.log)
+            (*row, details.pods.get(one.replica, ""), one.node)
             for row, one in zip(rows, status.replicas, strict=True)
         ]
+    # As in the table of the cell: on this machine few jobs have replicas that start again.
+    if details.pods or any(one.restarts for one in status.replicas):
+        heads = (*heads, "restarts")
+        rows = [(*row, one.restarts) for row, one in zip(rows, status.replicas, strict=True)]
+    heads = (*heads, "log")
+    rows = [(*row, one.log) for row, one in zip(rows, status.replicas, strict=True)]
     why = [f"\n  {one.replica}: {one_line(one.reason)}" for one in status.replicas if one.reason]
     return _table(heads, rows) + "".join(why)
 

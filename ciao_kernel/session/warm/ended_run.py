@@ -13,7 +13,7 @@ from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import CiaoError
 from ciao_kernel.model import Event, Job, Notice, Output, Replica, ReplicaStatus, State, Status
-from ciao_kernel.model.queries import Where, count_lines
+from ciao_kernel.model.queries import WHOLE_LOG, Where, count_lines
 from ciao_kernel.plugins import Backend, Feeding
 from ciao_kernel.session import planning
 from ciao_kernel.session.plugin_registry import Registry
@@ -51,7 +51,12 @@ class EndedRun:
 
 
 async def find(
-    backend: Backend, job: Job, registry: Registry, settings: Settings
+    backend: Backend,
+    job: Job,
+    registry: Registry,
+    settings: Settings,
+    *,
+    result_only: bool = False,
 ) -> EndedRun | None:
     """Return the newest run of a warm job; None if it is active, or its end is not known.
 
@@ -60,16 +65,19 @@ async def find(
         job: The job; one that is not warm has no runs.
         registry: Finds its framework, which says who decides about a run.
         settings: The default framework.
+        result_only: Read only the ends of the logs, also of a job that is over: they tell its
+            status, but not all of its lines.
 
     Raises:
         BackendError: The job or a log is gone.
     """
-    if not await found_runs.is_idle(backend, job):
+    if not job.replicas or not (result_only or await found_runs.is_idle(backend, job)):
         return None
     _, now = await backend.find(job.name, Where.of(job))
-    if now.state.over:
+    if now.state.over and not result_only:
         return None
-    data = await asyncio.gather(*(backend.log(job, one) for one in job.replicas))
+    options = found_runs.ENDS if result_only else WHOLE_LOG
+    data = await asyncio.gather(*(backend.log(job, one, options) for one in job.replicas))
     logs = dict(zip(job.replicas, data, strict=True))
     newest = (await asyncio.to_thread(found_runs.of_log, job, data[0])).run()
     if not newest.warm_run:

@@ -18,7 +18,7 @@ RUN = "run-"
 """Beginning of the names of the folders of runs."""
 _KEPT = 2
 """Runs whose folders an agent in a pod keeps."""
-_LAST_LINES = 50
+ENDS = LogOptions(tail=50)
 """Lines of a log in which the marker of a run's end is, if no run is active."""
 
 
@@ -108,8 +108,7 @@ async def is_idle(backend: Backend, job: Job) -> bool:
     """
     if not warm.is_warm(job.header) or job.warm_run or not job.replicas:
         return False
-    options = LogOptions(tail=_LAST_LINES)
-    logs = (backend.log(job, one, options) for one in job.replicas)
+    logs = (backend.log(job, one, ENDS) for one in job.replicas)
     ends = await asyncio.gather(*logs, return_exceptions=True)
     for fault in (one for one in ends if isinstance(one, BaseException)):
         if not isinstance(fault, BackendError):

@@ -49,6 +49,28 @@ def test_jobs_and_describe_tell_all_that_is_known(ciao: User) -> None:
         assert part in text
 
 
+def test_describe_tells_which_replicas_started_again(ciao: User) -> None:
+    again = (
+        "#%framework=python\n#%worker=2\n#%restartPolicy=OnFailure\nimport os, pathlib\n"
+        "if os.environ['CIAO_INDEX'] == '1' and not pathlib.Path('tried').exists():\n"
+        "    pathlib.Path('tried').touch()\n    raise SystemExit(3)\n"
+    )
+    ciao.file("again.py", again)
+    assert ciao("run", "--name", "again", "again.py").code == 0
+    *_, head, first, second = ciao("describe", "again").out.splitlines()
+    assert head.split() == ["replica", "state", "since", "ending", "restarts", "log"]
+    assert [line.split()[-2] for line in (first, second)] == ["0", "1"]
+    killed = (
+        "#%framework=python\n#%worker=1\n#%retries=1\nimport os, pathlib\n"
+        "if not pathlib.Path('tried').exists():\n"
+        "    pathlib.Path('tried').touch()\n    os.kill(os.getpid(), 9)\n"
+    )
+    ciao.file("killed.py", killed)
+    assert ciao("run", "--name", "killed", "killed.py").code == 0
+    lines = ciao("describe", "killed").out.splitlines()
+    assert ["tries", "2"] in [line.split() for line in lines]
+
+
 @pytest.mark.parametrize(
     "words", [["describe"], ["logs"], ["logs", "-f"], ["attach"], ["delete", "far"]]
 )

@@ -1321,6 +1321,33 @@ def test_a_run_that_is_active_is_not_shown_as_one_that_is_over(tmp_path: Path) -
     run(main)
 
 
+def test_the_result_of_the_newest_run_is_known_after_its_replicas_have_ended(
+    tmp_path: Path,
+) -> None:
+    class Ended(LoggingReplicas):
+        async def find(self, name: str, where: Any) -> tuple[Job, Status]:
+            replicas = map(ReplicaStatus, self.logs)
+            return await self.found(), Status(State.STOPPED, tuple(replicas), settled=True)
+
+    async def result(inner: Ended, job: Job) -> ended_run.EndedRun | None:
+        return await ended_run.find(inner, job, REGISTRY, Settings(), result_only=True)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        inner = Ended(tmp_path)
+        header = "%framework=tensorflow\n%worker=2\n%warm=10m"
+        job = replace(await inner.found(), header=header)
+        assert await result(inner, replace(job, replicas=())) is None
+        for one in job.replicas:
+            inner.say(one, ev="bye", why="asked", code=0)
+        found = await result(inner, job)
+        assert found is not None
+        assert (found.job.warm_run, found.status.state) == (3, State.SUCCEEDED)
+        inner.say(job.replicas[0], ev="begin", id=4)
+        assert await result(inner, job) is None
+
+    run(main)
+
+
 def test_paths_of_a_run_are_those_of_its_own_cell(tmp_path: Path) -> None:
     async def main() -> None:
         inner = LoggingReplicas(tmp_path)
