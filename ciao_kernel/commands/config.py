@@ -25,8 +25,8 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         "changes",
         nargs="*",
         metavar="key=value",
-        help="a setting and its value, key.NAME=value for one member of a table, key+=value for an "
-        "addition to a list",
+        help="a setting and its value, key= for its default, key.NAME=value for one member of a "
+        "table, key+=value for an addition to a list",
     )
     completion.by(completion.settings, changes)
     verb.add_argument(
@@ -97,6 +97,8 @@ def applied(changes: Sequence[Change], settings: Settings, origin: str) -> Setti
 def _whole(change: Change, settings: Settings, origin: str) -> Any:
     """Return the value of the whole setting after a change, as a text or as TOML has it."""
     setting = _known().get(key(change.setting))
+    if setting is not None and _resets(change):
+        return _default(change.setting)
     if setting is None or not (change.member or change.adds):
         return change.value
     name, present = config.shown_name(setting.name), getattr(settings, setting.name)
@@ -114,6 +116,17 @@ def _whole(change: Change, settings: Settings, origin: str) -> Any:
         return {**present, **parsed({change.member: change.value})}
     gone = change.member.lower() if isinstance(setting.metadata["kind"], Images) else change.member
     return {one: value for one, value in present.items() if one != gone}
+
+
+def _default(name: str) -> str:
+    """Return the default of a setting as a text; "" if nothing is a value of it."""
+    setting = _known()[key(name)]
+    return str(setting.metadata["kind"].render(getattr(Settings(), setting.name)))
+
+
+def _resets(change: Change) -> bool:
+    """Return whether a change gives a setting its default: it has no value, and needs one."""
+    return not (change.value or change.member or change.adds) and bool(_default(change.setting))
 
 
 def _forms(name: str) -> str:
@@ -151,10 +164,14 @@ def _change(changes: list[Change], args: argparse.Namespace, caller: Caller) -> 
             # The rest of a table is that of the files: this kernel may have read them long ago, and
             # may have values of its own.
             kept = applied(changes, config.load(config.config_files(), {}), origin)
+        last = {known[key(one.setting)].name: one for one in changes}
         # Save the parsed value, not the typed text: a relative folder depends on where it is used.
-        settings_file.save(
-            file, {config.shown_name(name): _saved(name, getattr(kept, name)) for name in changed}
-        )
+        # A default is not saved: it may be another one in a later release.
+        values = {
+            config.shown_name(name): None if _resets(one) else _saved(name, getattr(kept, name))
+            for name, one in last.items()
+        }
+        settings_file.save(file, values)
     caller.session.settings = new
     names = {config.shown_name(name) for name in changed}
     if args.output == "json":

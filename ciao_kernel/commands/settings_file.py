@@ -18,12 +18,13 @@ from ciao_kernel.commands import toml_edit
 from ciao_kernel.errors import EnvironmentFault, SettingError
 
 
-def save(file: Path, values: Mapping[str, toml_edit.Value]) -> None:
+def save(file: Path, values: Mapping[str, toml_edit.Change]) -> None:
     """Set some keys.
 
     Args:
         file: The user's file; it is created if it does not exist.
-        values: New values by key, with the spelling for keys that the file does not have yet.
+        values: New values by key, with the spelling for keys that the file does not have yet; None
+            removes a key.
 
     Raises:
         SettingError: The file is not TOML, or a key in it has a form that cannot be changed.
@@ -41,7 +42,7 @@ def save(file: Path, values: Mapping[str, toml_edit.Value]) -> None:
         _save(target, file, values)
 
 
-def _save(target: Path, file: Path, values: Mapping[str, toml_edit.Value]) -> None:
+def _save(target: Path, file: Path, values: Mapping[str, toml_edit.Change]) -> None:
     """Change the file ``target``; errors show the user's path ``file``."""
     try:
         text = target.read_bytes().decode() if target.exists() else ""
@@ -52,7 +53,10 @@ def _save(target: Path, file: Path, values: Mapping[str, toml_edit.Value]) -> No
         raise SettingError(f"{file} is not TOML: {error}.", "Fix this line first.") from None
     new = toml_edit.changed(text, values)
     if new is None:
-        lines = ", ".join(f"{name} = {toml_edit.literal(value)}" for name, value in values.items())
+        lines = ", ".join(
+            f"{name} = {toml_edit.literal(value)}" if value is not None else f"no {name}"
+            for name, value in values.items()
+        )
         raise SettingError(
             f"{file} sets this in a form that cannot be changed automatically.",
             f"Open it and write: {lines}",
@@ -64,7 +68,7 @@ def _save(target: Path, file: Path, values: Mapping[str, toml_edit.Value]) -> No
 
 
 def _unwritable(
-    file: Path, error: OSError, values: Mapping[str, toml_edit.Value]
+    file: Path, error: OSError, values: Mapping[str, toml_edit.Change]
 ) -> EnvironmentFault:
     variables = " ".join(f"{_variable(name)}=…" for name in values)  # a value may be a password
     return EnvironmentFault(

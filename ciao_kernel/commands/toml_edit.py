@@ -46,10 +46,12 @@ class Structured:
 
 
 Value = str | int | float | Structured
+Change = Value | None
+"""A new value; None removes the key."""
 
 
-def changed(text: str, values: Mapping[str, Value]) -> str | None:
-    """Set keys at the top of a TOML file.
+def changed(text: str, values: Mapping[str, Change]) -> str | None:
+    """Set or remove keys at the top of a TOML file.
 
     A value keeps its form in the file: text, array, inline table, dotted keys (``images.pytorch``)
     or section (a table with its header, ``[images]``), if that form can hold it.
@@ -72,6 +74,9 @@ def changed(text: str, values: Mapping[str, Value]) -> str | None:
         return None
     newline = "\r\n" if "\r\n" in text else "\n"
     for name, value in values.items():
+        if value is None:
+            _remove(document.body, name)
+            continue
         _set(document.body, name, value, newline)
     new = document.as_string()
     return new if _says(new, tomllib.loads(text), values) else None
@@ -82,7 +87,7 @@ def literal(value: Value) -> str:
     return _own_form(value).as_string()
 
 
-def _says(text: str, old: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
+def _says(text: str, old: Mapping[str, Any], values: Mapping[str, Change]) -> bool:
     """Return whether a text has the new values, and keeps all other values."""
     try:
         new = tomllib.loads(text)
@@ -91,19 +96,31 @@ def _says(text: str, old: Mapping[str, Any], values: Mapping[str, Value]) -> boo
     wanted = {key(name): value for name, value in values.items()}
     others = {name: value for name, value in old.items() if key(name) not in wanted}
     set_now = {name: value for name, value in new.items() if key(name) in wanted}
+    kept = {name for name, value in wanted.items() if value is not None}
     return (
         {name: value for name, value in new.items() if name not in set_now} == others
-        and {key(name) for name in set_now} == wanted.keys()
+        and {key(name) for name in set_now} == kept
         and all(_is(value, wanted[key(name)]) for name, value in set_now.items())
     )
 
 
-def _is(found: object, wanted: Value) -> bool:
+def _is(found: object, wanted: Change) -> bool:
     if not isinstance(wanted, Structured):
         return found == wanted
     if isinstance(found, dict):
         return {wanted.name(name): value for name, value in found.items()} == wanted.value
     return found == wanted.text or (isinstance(found, list) and tuple(found) == wanted.value)
+
+
+def _remove(body: Entries, name: str) -> None:
+    """Remove each line of a key; a section stays, because its lines may be meant for other keys."""
+    from tomlkit.items import AoT, Table
+
+    body[:] = [
+        (found, item)
+        for found, item in body
+        if found is None or key(found.key) != key(name) or isinstance(item, Table | AoT)
+    ]
 
 
 def _set(body: Entries, name: str, value: Value, newline: str) -> None:

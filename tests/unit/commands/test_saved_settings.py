@@ -116,9 +116,26 @@ def test_a_saved_value_is_loaded_again(user: User, change: str) -> None:
     user.config(change)
 
 
+@pytest.mark.parametrize("name", [*TYPED])
+def test_an_empty_value_resets_a_setting(user: User, name: str) -> None:
+    def value() -> str:
+        rows = config.load([user.file], {}).rows()
+        return next(shown for one, shown, *_ in rows if one == name)
+
+    user.file.write_text("")
+    default = value()
+    text = user.config(f"{name}={next(filter(None, TYPED[name]))}")
+    assert value() != default
+    user.config(f"{name}=", text)
+    assert value() == default
+
+
 @pytest.mark.parametrize(
     ("change", "before", "after"),
     [
+        ("lines=", "# first\nlines = 50 # few\n# mine\n", "# first\n# mine\n"),
+        ("on-shutdown=", "onShutdown = 'leave'\r\n# mine", "# mine"),
+        ("color=", "# mine", "# mine"),
         ("jobVolumes=a:b tmp:c", "", 'jobVolumes = ["a:b", "tmp:c"]\n'),
         ("jobVolumes=a:b tmp:c", "jobVolumes = 'd:e'\n", 'jobVolumes = "a:b tmp:c"\n'),
         ("lines=all", "", 'lines = "all"\n'),

@@ -47,6 +47,21 @@ def test_a_text_replaces_a_value_of_any_form(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("", ""),
+        ("a = 1\ncolor = 'x' # b\n# c\n[t]\nd = 2\n", "a = 1\n# c\n[t]\nd = 2\n"),
+        ("'co-lor'='a'\r\na = 1\r\nCOLOR='b'", "a = 1\r\n"),
+        ("[t]\ncolor = 1\n", "[t]\ncolor = 1\n"),
+        ("[color]\na = 1\n", None),
+        ("[[color]]\na = 1\n", None),
+    ],
+)
+def test_a_key_without_a_value_is_removed(before: str, after: str | None) -> None:
+    assert changed(before, {"color": None}) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
         ("", 'images = {tensorflow = "t:2", pytorch = "p:2"}\n'),
         ('images = "pytorch=p:1"\n', 'images = "tensorflow=t:2 pytorch=p:2"\n'),
         ("images = '''\npytorch=p:1\n'''\n", 'images = "tensorflow=t:2 pytorch=p:2"\n'),
