@@ -153,9 +153,11 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
     if words is not None:
         work = cells.run_command(words, session, display, _write)
     elif line.strip():
+        from ciao_kernel.magics import ipython_lines
+
         raise UsageError(
             f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
-            "Put each directive on its own line below %%ciao.",
+            ipython_lines.behind_ciao(line),
         )
     else:
         from ciao_kernel.magics import scanned_cell
