@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from ciao_kernel.api.client import Client, NoDisplay
-from ciao_kernel.errors import CiaoError, JobFailed, JobLost, JobStopped, NoSuchJob
+from ciao_kernel.errors import BackendError, CiaoError, JobFailed, JobLost, JobStopped, NoSuchJob
 from ciao_kernel.model import Job, JobResult, State, Status
 from ciao_kernel.model.queries import Where
 from ciao_kernel.session import next_tries
@@ -112,7 +113,19 @@ class KnownStatus:
         if not check or state is State.SUCCEEDED:
             return state
         kind = {State.STOPPED: JobStopped, State.LOST: JobLost}.get(state, JobFailed)
-        raise self._client.prepared(self._error or kind(f"{self._job.name} is over: {state}."))
+        error = self._error or kind(f"{self._job.name} is over: {state}.")
+        if self._names_files(error.hint):  # another process may have deleted it since then
+            with contextlib.suppress(BackendError):
+                try:
+                    self.confirm()
+                except NoSuchJob:
+                    error.hint = "The job was deleted since then, with its files and logs."
+        raise self._client.prepared(error)
+
+    def _names_files(self, hint: str) -> bool:
+        """Return whether a hint tells where the files or a log of the job are."""
+        places = (self._job.place, *(one.log for one in self.status.replicas))
+        return any(place and place in hint for place in places)
 
     async def follow(self, session: Session) -> JobResult:
         """Follow the job to its end, for :meth:`.Client.start`."""

@@ -18,7 +18,7 @@ from ciao_kernel.api.lookup import find, find_all
 from ciao_kernel.backends.local.record import Folder
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery.output import results
-from ciao_kernel.errors import BackendError, JobFailed, JobStopped, NoSuchJob, UsageError
+from ciao_kernel.errors import BackendError, JobError, JobFailed, JobStopped, NoSuchJob, UsageError
 from ciao_kernel.model import State
 from ciao_kernel.model.queries import HERE, Where
 
@@ -153,6 +153,24 @@ def test_a_wait_for_a_job_that_was_deleted_after_its_end_tells_the_end(machine: 
     assert again.value is first.value
     assert machine.prepared.count(first.value) == 2
     assert failed.wait(check=False) is State.FAILED
+
+
+@pytest.mark.parametrize("state", ["Stopped", "Failed"])
+@pytest.mark.parametrize("later", [False, True])
+def test_the_error_of_a_deleted_job_names_no_files(
+    machine: Machine, state: str, later: bool
+) -> None:
+    job = machine.end("a-1", {"worker-0": ""}, state)
+    for _ in range(2):
+        with pytest.raises(JobError) as caught:
+            job.wait()
+        assert str(machine.storage / "jobs" / "a") in caught.value.hint
+    machine.remove()
+    if later:
+        machine.end("a-2", {"worker-0": ""})
+    with pytest.raises(JobError) as caught:
+        job.wait()
+    assert caught.value.hint == "The job was deleted since then, with its files and logs."
 
 
 def test_a_wait_of_no_seconds_tells_the_end_of_a_job_that_is_over(machine: Machine) -> None:
