@@ -15,6 +15,8 @@ from ciao_kernel.visible_text import visible
 
 _TICK = 0.25
 """Seconds between two updates of a bar, whoever sends the events."""
+_FIRST_LINE, _LONGEST_PAUSE = 20.0, 120.0
+"""Seconds of a step until its first line in a pipe, and the most between two of them."""
 
 
 @dataclass(slots=True)
@@ -82,8 +84,8 @@ def _new_id() -> str:
 class TerminalBar:
     """The last line of a terminal, which is written again for each event of a step.
 
-    Nothing is written into a pipe, or for a terminal that cannot remove a line. The last line of a
-    step is left to the caller.
+    Nothing is written into a pipe, or for a terminal that cannot remove a line, which
+    :meth:`is_due` is for. The last line of a step is left to the caller.
 
     Args:
         stream: The terminal.
@@ -96,6 +98,21 @@ class TerminalBar:
         self._draws = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
         self._drawn = -_TICK
+        self._due: dict[str, float] = {}
+        """Seconds of each step at which its next line is due."""
+
+    def is_due(self, event: Progress) -> bool:
+        """Return whether a line that stays must tell that a step goes on, for it has no bar.
+
+        The longer it takes, the rarer are its lines: they fill the log of a nightly job.
+        """
+        if event.over or self._draws:
+            self._due.pop(event.step, None)
+            return False
+        if event.seconds < self._due.get(event.step, _FIRST_LINE):
+            return False
+        self._due[event.step] = event.seconds + min(event.seconds, _LONGEST_PAUSE)
+        return True
 
     def show(self, event: Progress) -> None:
         """Write how far a step is; remove the line when the step has ended."""

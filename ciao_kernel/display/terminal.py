@@ -196,9 +196,11 @@ class TerminalDisplay:
             live.stop()
 
     def _progress(self, event: Progress) -> None:
-        """Show a long step: before the table, or in a pipe, only its last line with an amount."""
+        """Show a long step: before the table; in a pipe now and then, and its last amount."""
         if self._live is None:
             self._bar.show(event)
+        if self._bar.is_due(event):
+            self._notice(progress_text.line(event))
         if event.over and not event.failed and event.done:
             self._notice(progress_text.line(event))
 

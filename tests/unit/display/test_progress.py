@@ -188,6 +188,22 @@ def test_a_step_of_no_amount_leaves_no_line_in_a_terminal(monkeypatch: pytest.Mo
     assert stream.getvalue() == "\r\x1b[2Kchoosing versions: 2s\r\x1b[2K"
 
 
+def test_a_pipe_is_told_now_and_then_that_a_long_step_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    display = TerminalDisplay(Settings(), io.StringIO())
+    step = "installing torch"
+    for seconds in range(1, 601):
+        display.show(Progress(step, float(seconds), detail="torch"))
+    display.show(Progress(step, 601.0, over=True))
+    said = capsys.readouterr().err.splitlines()
+    times = ("20s", "40s", "1m 20s", "2m 40s", "4m 40s", "6m 40s", "8m 40s")
+    assert said == [f"{step}: {time} (torch)" for time in times]
+    display.show(Progress(step, 5.0))  # the same step, later
+    display.show(Progress(step, 25.0))
+    assert capsys.readouterr().err == f"{step}: 25s\n"
+
+
 @pytest.mark.parametrize("kind", ["pipe", "dumb"])
 def test_elsewhere_only_the_last_line_is_written(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
