@@ -145,6 +145,13 @@ def is_cell_magic(text: str) -> bool:
     return CIAO.match(text) is not None
 
 
+def has_misplaced_mark(head: Header) -> bool:
+    """Return whether ``%%ciao`` is below a comment or a magic; IPython knows it at the top only."""
+    magics = (_CELL_MAGIC.match(line.text, indent(line.text)) for line in head.foreign)
+    first = next((magic for magic in magics if magic), None)  # another one has the rest as its text
+    return first is not None and first[1] == "ciao"
+
+
 def scan(text: str, table: Table, style: Style = Style.CELL) -> Header:
     """Return the header of a text. Never raises: the parser reports errors in the header."""
     head = _scan(text, table, style, sure=False)

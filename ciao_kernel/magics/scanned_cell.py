@@ -57,8 +57,8 @@ def scan_job(
 
     A job has a directive in its header or starts with ``%%ciao``. A cell with all directives below
     code is also a job, as in the first ciao, but only if a directive is in the position of a
-    statement, never inside a string. So is one whose directives are behind blanks: its error is
-    the parser's.
+    statement, never inside a string. So is one whose directives are behind blanks, or whose
+    ``%%ciao`` is below another line of its header: their errors are the parser's.
 
     Args:
         text: The cell or file.
@@ -69,7 +69,7 @@ def scan_job(
     head = scan_header(text, table, style)
     if style is Style.FILE:
         return ScannedCell(text, style, head, ()) if head.tokens else None
-    marked = bool(head.tokens) or header.is_cell_magic(text)
+    marked = bool(head.tokens) or header.is_cell_magic(text) or header.has_misplaced_mark(head)
     # Names are compared first: to find the positions of statements, the whole cell is compiled.
     if not marked and not any(map(table.find, body.directive_names_below(text, head))):
         # IPython's error would say that there is no magic of that name.

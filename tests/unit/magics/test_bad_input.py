@@ -208,6 +208,8 @@ def test_a_wrong_header(text: str, line: int, marked: str, message: str, hint: s
         ("%%ciao logs x -f\n", 1, 0, "must be alone on its line", "has one %: %ciao logs."),
         ("%%ciao worker=2\n", 1, 0, "must be alone on its line", "Write directives on separate"),
         ("# train\n%%ciao\n" + TF + "x", 2, 0, "%%ciao must be at the very start", "to the top"),
+        ("# train\n%%ciao\nx", 2, 0, "%%ciao must be at the very start", "to the top"),
+        ("# train\n%%ciao jobs\nx", 2, 0, "must be alone on its line", "%worker=2"),
         ("x = 1\n%%ciao\n" + TF + "x", 2, 0, "%%ciao must be at the very start", "to the top"),
         (TF + "%%ciao\nx", 2, 0, "%%ciao must be at the very start", "to the top"),
         (TF + "x = 1\nif x:\n    !ls -l\ny", 4, 4, "!ls is IPython syntax", "a plain cell"),

@@ -176,7 +176,10 @@ def test_a_cell_magic_below_a_comment_is_an_error_of_the_header() -> None:
     assert (misplaced.number, misplaced.text) == (2, "%%ciao")
     assert scan_job("# train\n" + text, TABLE)
     assert not scan_job("  " + text, TABLE)  # IPython removes the blanks, and knows it then
-    assert not scan_job("# all jobs\n%%ciao jobs\nx", TABLE)
+    assert scan_job("# train\n%%ciao\nimport os\n", TABLE)
+    assert scan_job("# all jobs\n%%ciao jobs\nx", TABLE)
+    assert not scan_job("# train\n%%time\n%%ciao\nx", TABLE)  # it runs the text below as a cell
+    assert not scan_job("# train\n%%ciaone\nx", TABLE)
 
 
 @pytest.mark.parametrize("magic", ["%%bash", "%%writefile train.py", "%%html", "%%", "%%ciaone"])
