@@ -16,8 +16,9 @@ _LONGEST = 16 << 20
 _BAR = 1 << 16
 _TAIL = 4096
 """Bytes of an unfinished line that are passed to a live view."""
-_HEAD = 64
-"""First bytes of a log that are compared: another text there means that it was written anew."""
+_KNOWN = 64
+"""Bytes at the start and at the end of what was read that are compared: another text in one of both
+places means that the log was written anew, perhaps with the same first words."""
 
 
 class LogReader:
@@ -41,6 +42,8 @@ class LogReader:
         """The unfinished line."""
         self._head = b""
         """The first bytes that were read."""
+        self._last = b""
+        """The last ones."""
         self._told = False
         """True if it was said that the file was truncated; a program may do it for each line."""
 
@@ -52,7 +55,7 @@ class LogReader:
                 self._descriptor = private_files.open_file(self._path)
                 os.lseek(self._descriptor, self._offset, os.SEEK_SET)
             chunk = os.read(self._descriptor, _READ)
-            truncated = self._is_truncated(self._descriptor, chunk)
+            kept = self._kept(self._descriptor)
         except (FileNotFoundError, private_files.Untrusted):
             return  # Nothing that a replica writes to: a pipe would block all followers.
         except OSError:
@@ -61,12 +64,13 @@ class LogReader:
             self.close()
             return
         self.more = len(chunk) == _READ
-        if truncated:
-            yield from self._start_again()
+        if kept < self._offset:
+            yield from self._start_again(kept)
             return
         if not chunk:
             return
-        self._head += chunk[: _HEAD - len(self._head)]
+        self._head += chunk[: _KNOWN - len(self._head)]
+        self._last = (self._last + chunk[-_KNOWN:])[-_KNOWN:]
         self._offset += len(chunk)
         cut = chunk.rfind(b"\n") + 1
         if cut:
@@ -105,22 +109,32 @@ class LogReader:
             return os.fstat(self._descriptor).st_size if self._descriptor is not None else 0
         return self._offset
 
-    def _is_truncated(self, descriptor: int, chunk: bytes) -> bool:
-        """Return whether the file was truncated; it may already be as long as before, or longer.
+    def _kept(self, descriptor: int) -> int:
+        """Return how much of the file, from its start, is still as it was read, as far as known.
 
-        Args:
-            descriptor: The file.
-            chunk: What was just read behind the earlier content.
+        A file that was truncated may already be as long as before, or longer. Other text at the end
+        alone is what a program has written there, which opened the file anew before its last lines.
+        To start again from the beginning would repeat all that is above, each time.
         """
-        if not chunk and self._size() < self._offset:
-            return True
-        return os.pread(descriptor, len(self._head), 0) != self._head
+        if os.pread(descriptor, len(self._head), 0) != self._head:
+            return 0
+        begin = self._offset - len(self._last)
+        now = os.pread(descriptor, len(self._last), begin)
+        if now == self._last:
+            return self._offset
+        if self._size() < self._offset:
+            return 0
+        pairs = enumerate(zip(self._last, now, strict=False))
+        other = next((at for at, (old, new) in pairs if old != new), len(now))
+        return begin + self._last.rfind(b"\n", 0, other) + 1  # a whole line again
 
-    def _start_again(self) -> Iterator[Output | Notice]:
-        """Restart at the beginning of the file, which was truncated; say so the first time."""
+    def _start_again(self, kept: int) -> Iterator[Output | Notice]:
+        """Go back in the file, which was truncated or overwritten; say so the first time."""
         assert self._descriptor is not None
-        self._offset = os.lseek(self._descriptor, 0, os.SEEK_SET)
-        line, self._line, self._head = self._line, b"", b""
+        self._last = self._last[: len(self._last) - (self._offset - kept)] if kept else b""
+        self._head = self._head[:kept]
+        self._offset = os.lseek(self._descriptor, kept, os.SEEK_SET)
+        line, self._line = self._line, b""
         self.more = True
         told, self._told = self._told, True
         if line:  # the file has it no more

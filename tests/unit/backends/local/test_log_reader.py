@@ -89,6 +89,41 @@ def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, aft
     assert b"".join(one.data for one in outputs(reader, rest=True)) == after
 
 
+@pytest.mark.parametrize("more", [b"", b"and more\n"])
+def test_a_log_that_is_written_anew_with_the_same_first_words(tmp_path: Path, more: bytes) -> None:
+    path = tmp_path / "log"
+    head = b"#" * 100 + b"\n"
+    path.write_bytes(head + b"step 1\n")
+    reader = LogReader(ONE, path)
+    assert outputs(reader)[0].data == head + b"step 1\n"
+    path.write_bytes(head + b"step 2\n" + more)
+    (notice,) = reader.read()
+    assert isinstance(notice, Notice)
+    assert b"".join(one.data for one in outputs(reader, rest=True)) == b"step 2\n" + more
+    path.write_bytes(head)  # shorter, so it was truncated
+    assert list(reader.read()) == []
+    assert outputs(reader, rest=True)[0].data == head
+
+
+def test_a_program_that_writes_over_the_last_lines_repeats_no_others(tmp_path: Path) -> None:
+    """``open("/dev/stdout", "w")`` has a place of its own in the file, and ``print`` appends."""
+    path = tmp_path / "log"
+    reader = LogReader(ONE, path)
+    found = b""
+    with path.open("wb", buffering=0) as own, path.open("ab", buffering=0) as output:
+        for step in range(100):
+            own.write(b"own line %03d\n" % step)
+            for write in (b"", b"print %03d\n" % step if step > 10 else b""):
+                output.write(write)
+                for event in (*reader.read(), *reader.read()):
+                    found += event.data if isinstance(event, Output) else b""
+    assert found.count(b"own line 000\n") == 1
+    assert found.count(b"\n") < 250
+    for step in range(11, 100):
+        assert b"own line %03d\n" % step in found
+        assert b"print %03d\n" % step in found
+
+
 def test_a_log_that_is_written_anew_for_each_line_has_one_notice(tmp_path: Path) -> None:
     """As a loop of ``echo step $i > /dev/stderr`` does it."""
     path = tmp_path / "log"
