@@ -51,7 +51,7 @@ class _StoppableEvents(EventManager):
             try:
                 function(*args, **kwargs)
             except KeyboardInterrupt:
-                if _is_cell(asyncio.current_task()):
+                if _is_in_task_of_cell():
                     # Beyond its task it would end the event loop, and so the kernel.
                     raise asyncio.CancelledError from None
                 raise
@@ -60,8 +60,11 @@ class _StoppableEvents(EventManager):
                 self.shell.showtraceback()
 
 
-def _is_cell(task: asyncio.Task[Any] | None) -> bool:
-    """Return whether a task is that of a plain cell with ``await``, which ipykernel makes."""
+def _is_in_task_of_cell() -> bool:
+    """Return whether this is the task of a plain cell with ``await``, which ipykernel makes."""
+    task: asyncio.Task[Any] | None = None
+    with contextlib.suppress(RuntimeError):  # a thread of the user has no event loop
+        task = asyncio.current_task()
     code = getattr(task.get_coro(), "cr_code", None) if task else None
     return code is InteractiveShell.run_cell_async.__code__
 

@@ -60,6 +60,16 @@ def test_before_a_cell_that_awaits(kernel: Kernel, event: str) -> None:
     assert kernel.run(AWAITING.replace("600", "0")).text == "ran\n"
 
 
+def test_before_a_cell_of_a_thread(kernel: Kernel) -> None:
+    raising = PRESS.replace("signal.raise_signal(signal.SIGINT)", "raise KeyboardInterrupt")
+    request = kernel.run(
+        raising.replace("EVENT", "'pre_run_cell'") + "import threading\n"
+        "thread = threading.Thread(target=get_ipython().run_cell, args=['1'])\n"
+        "thread.start(); thread.join()"
+    )
+    assert [error["ename"] for error in request.of("error")] == ["KeyboardInterrupt"]
+
+
 def test_an_error_before_the_cell_is_shown_and_the_cell_runs(kernel: Kernel) -> None:
     kernel.run(
         "def broken():\n"
