@@ -146,24 +146,38 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
     """Run a ``%ciao`` command or a ``%%ciao`` cell to its end."""
     from ciao_kernel.jupyter import cells
 
-    words = cells.split(line) if cell is None else None
+    if cell is not None:
+        if line.strip():
+            from ciao_kernel.magics import ipython_lines
+
+            raise UsageError(
+                f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
+                ipython_lines.behind_ciao(line),
+            )
+        run_job(shell, f"%%ciao\n{cell}")
+        return
+    words = cells.split(line)
     session = cells.session(words)
     display = _display(shell, session)
-    work: Coroutine[Any, Any, Any]
-    if words is not None:
-        work = cells.run_command(words, session, display, _write)
-    elif line.strip():
-        from ciao_kernel.magics import ipython_lines
+    _run_to_its_end(shell, session, cells.run_command(words, session, display, _write))
 
-        raise UsageError(
-            f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
-            ipython_lines.behind_ciao(line),
-        )
-    else:
-        from ciao_kernel.magics import scanned_cell
 
-        job = scanned_cell.scan(f"%%ciao\n{cell}", session.registry.table)
-        work = cells.run_job(job, session, display, shell.user_ns)
+def run_job(shell: InteractiveShell, text: str) -> None:
+    """Run a job cell to its end."""
+    from ciao_kernel.jupyter import cells
+    from ciao_kernel.magics import scanned_cell
+
+    session = cells.session()
+    job = cells.scan_job(text) or scanned_cell.scan(text, session.registry.table)
+    work = cells.run_job(job, session, _display(shell, session), shell.user_ns)
+    _run_to_its_end(shell, session, work)
+
+
+def _run_to_its_end(
+    shell: InteractiveShell, session: Session, work: Coroutine[Any, Any, Any]
+) -> None:
+    from ciao_kernel.jupyter import cells
+
     try:
         run_blocking(work)
     finally:

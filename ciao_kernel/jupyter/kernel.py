@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import __version__, log
-from ciao_kernel.jupyter import gui_loop, messages, questions
+from ciao_kernel.jupyter import gui_loop, inner_cells, messages, questions
 from ciao_kernel.jupyter.helping_kernel import HelpingKernel
 from ciao_kernel.jupyter.hooks import Hooks, expand_variables
 from ciao_kernel.jupyter.interrupts import RunningCells
@@ -50,6 +50,7 @@ class CiaoKernel(HelpingKernel):
         self._numbering = threading.Lock()
         self._wakeup = SignalWakeup()
         make_stoppable(self.shell)
+        inner_cells.let_run(self.shell)
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from ciao_kernel import log
+from ciao_kernel.background import thread_loop
 from ciao_kernel.jupyter.interrupts import RunningCells
 
 _log = logging.getLogger(__name__)
@@ -44,11 +45,14 @@ class OrderlyEnd:
         until = time.monotonic() + shutdown.MAX_SHUTDOWN_DELAY
         await self._cells.end(shutdown.MAX_SHUTDOWN_DELAY)
         await shutdown.lifetime.wait_until_idle(until - time.monotonic())
-        # Connections belong to the main loop, which the user's code may block.
-        closing = asyncio.run_coroutine_threadsafe(cells.close(), self._main_loop())
-        with log.ignored(_log, "closing the connections"):
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await asyncio.wrap_future(closing)
+        # Connections belong to the main loop, which the user's code may block, and those of job
+        # cells within plain cells to the other one.
+        inner = [thread_loop()] if thread_loop.cache_info().currsize else []
+        for loop in (self._main_loop(), *inner):
+            closing = asyncio.run_coroutine_threadsafe(cells.close(), loop)
+            with log.ignored(_log, "closing the connections"):
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await asyncio.wrap_future(closing)
 
     def by_sigterm(self) -> None:
         """Treat a SIGTERM during a job as a shutdown."""

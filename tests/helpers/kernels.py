@@ -33,7 +33,17 @@ JOB = "%framework=tensorflow\n%worker=2\n"
 """Header of a job that needs no TensorFlow."""
 SILENT = JOB + "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 """A job that says one line in each replica and then nothing for longer than any test."""
+STAYS_UNTIL_THE_JOB_IS_OVER = """
+import atexit, json, time
 
+def stay():
+    file = _job.folder.parents[1] / "status.json"
+    while json.loads(file.read_text())["state"] == "Running":
+        time.sleep(0.02)
+
+_ = atexit.register(stay)
+"""
+"""A cell: at its end the kernel stays until the newest job is over."""
 
 LINGER = "30"
 """`linger` of local jobs here: however slow this machine is, each replica gets to its end."""

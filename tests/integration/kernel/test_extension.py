@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.kernels import JOB, SILENT, WAIT, Kernel, Place
+from tests.helpers.kernels import JOB, SILENT, STAYS_UNTIL_THE_JOB_IS_OVER, WAIT, Kernel, Place
 
 Start = Callable[..., Kernel]
 
@@ -155,16 +155,6 @@ def test_job_ends_with_its_kernel(python3: Kernel, place: Place, end: str) -> No
     place.wait_empty()
 
 
-STAYS_UNTIL_THE_JOB_IS_OVER = """
-import atexit, json, time
-
-def stay():
-    file = _job.folder.parents[1] / "status.json"
-    while json.loads(file.read_text())["state"] == "Running":
-        time.sleep(0.02)
-
-_ = atexit.register(stay)
-"""
 WARM = "%%ciao\n%framework=python\n%worker=2\n%warm\n%name=warm\nprint('up')"
 
 

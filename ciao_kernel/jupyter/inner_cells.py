@@ -1,0 +1,39 @@
+"""Job cells that IPython runs: those of ``%run NOTEBOOK``, ``%rerun`` and ``run_cell(text)``.
+
+The kernel sees only the cell around them, and IPython would take the first directive for a magic of
+that name. They run as ``%%ciao`` does in another kernel: the cell around them waits for the job.
+"""
+
+from __future__ import annotations
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from ciao_kernel.errors import CiaoError
+
+
+def let_run(shell: InteractiveShell) -> None:
+    """Let a shell run job cells; the kernel calls this once."""
+
+    def transform(lines: list[str]) -> list[str]:
+        text = "".join(lines)
+        if "%" not in text:
+            return lines
+        from ciao_kernel.jupyter import cells
+
+        # The text of a cell magic, such as that of %%ciao, is IPython's to pass on.
+        if text.startswith("%%") or cells.scan_job(text) is None:
+            return lines
+        return [f"get_ipython().run_job_cell({text!r})\n"]
+
+    def run_job_cell(text: str) -> None:
+        from ciao_kernel.jupyter import cells, extension
+
+        try:
+            extension.run_job(shell, text)
+        except CiaoError as error:
+            cells.hide_frames(error)
+            raise
+
+    shell.run_job_cell = run_job_cell  # type: ignore[attr-defined]
+    # Before all others, which remove blank lines: errors name the line of the cell.
+    shell.input_transformers_cleanup.insert(0, transform)
