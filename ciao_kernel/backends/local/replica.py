@@ -27,6 +27,15 @@ _OF_ANOTHER = (
     "CIAO_CHECKPOINT",
 )  # fmt: skip
 
+_OF_NOTEBOOKS = {
+    "TERM": "xterm-color", "CLICOLOR": "1", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1",
+    "PAGER": "cat", "GIT_PAGER": "cat",
+}  # fmt: skip
+"""What ipykernel sets for the commands of plain cells. Programs would take the log for a terminal:
+they write colours, and move the cursor for each state of a progress bar."""
+_MARKS = ("CLICOLOR", "GIT_PAGER")
+"""Both have such values in a kernel only: a user in a terminal may well want the others."""
+
 
 class ReplicaProcess:
     """Process and state of one replica.
@@ -131,6 +140,8 @@ def inherited(environment: os._Environ[str]) -> dict[str, str]:
     kept = {k: v for k, v in environment.items() if not k.startswith(("JPY_", "PYDEVD_", "PET_"))}
     if "inline" in kept.get("MPLBACKEND", ""):
         del kept["MPLBACKEND"]  # ipykernel's backend: its plots need a notebook
+    if all(kept.get(name) == _OF_NOTEBOOKS[name] for name in _MARKS):
+        kept = {k: v for k, v in kept.items() if v != _OF_NOTEBOOKS.get(k)}
     for name in _OF_ANOTHER:
         kept.pop(name, None)
     return kept

@@ -25,3 +25,13 @@ def test_the_users_own_value_counts(kernel: Any) -> None:
     assert "['', '0']\n" in kernel.run(cell).text
     kernel.run("%env TF_CPP_MIN_LOG_LEVEL=1")
     assert "['1', '1']\n" in kernel.run("%framework=tensorflow\n" + SHOW).text
+
+
+def test_the_log_is_no_terminal_of_the_notebook(kernel: Any) -> None:
+    """Programs that find ipykernel's variables write colours and bars as to a terminal."""
+    names = ["TERM", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PAGER", "GIT_PAGER"]
+    show = f"import os\nprint([one for one in {names} if one in os.environ])\n"
+    assert kernel.run(show).text == f"{names}\n"
+    assert "[]\n" in kernel.run("%framework=tensorflow\n" + show).text
+    cell = "%framework=tensorflow\n%envvar=FORCE_COLOR=1\n" + show
+    assert "['FORCE_COLOR']\n" in kernel.run(cell).text

@@ -518,3 +518,15 @@ def test_a_record_is_the_users_alone_and_never_half(tmp_path: Path) -> None:
 def test_a_replica_inherits_no_rank_or_folder_of_another_job() -> None:
     given = {"HOME": "/h", "RANK": "3", "NODE_RANK": "1", "CIAO_CHECKPOINT": "/data", "A": "b"}
     assert inherited(given) == {"HOME": "/h", "A": "b"}  # type: ignore[arg-type]
+
+
+def test_a_replica_of_a_notebook_inherits_no_wish_for_colours() -> None:
+    kernel = {"CLICOLOR": "1", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1", "GIT_PAGER": "cat"}
+    given = {"HOME": "/h", "TERM": "xterm-color", "PAGER": "cat", **kernel}
+    assert inherited(given) == {"HOME": "/h"}  # type: ignore[arg-type]
+    changed = {**given, "TERM": "dumb", "FORCE_COLOR": "3"}  # by `%env` of a cell
+    assert inherited(changed) == {  # type: ignore[arg-type]
+        "HOME": "/h", "TERM": "dumb", "FORCE_COLOR": "3",
+    }  # fmt: skip
+    terminal = {"HOME": "/h", "TERM": "xterm-color", "FORCE_COLOR": "1", "GIT_PAGER": "cat"}
+    assert inherited(terminal) == terminal  # type: ignore[arg-type]
