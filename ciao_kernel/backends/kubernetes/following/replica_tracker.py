@@ -14,7 +14,7 @@ from ciao_kernel.backends.kubernetes.cluster.pod_view import ListedPod
 from ciao_kernel.backends.kubernetes.following import saved_log
 from ciao_kernel.backends.kubernetes.following.first_pieces import together
 from ciao_kernel.backends.kubernetes.following.log_files import LogFiles
-from ciao_kernel.backends.kubernetes.states import status
+from ciao_kernel.backends.kubernetes.states import silent_node, status
 from ciao_kernel.background import cancel_all
 from ciao_kernel.kube import instances
 from ciao_kernel.kube.client import Client, Object
@@ -160,7 +160,8 @@ class ReplicaTracker:
 
     def _gone(self, one: _TrackedReplica, uid: str, why: str) -> None:
         if one.pod and one.pod["metadata"]["uid"] == uid:
-            why = status.disruption(one.pod) or why
+            lost = silent_node.LOST if silent_node.has(one.pod) else ""
+            why = status.disruption(one.pod) or lost or why
             one.pod = None
             if not one.status.state.over:
                 one.status = replace(one.status, state=State.STOPPED, since=self._now(), reason=why)

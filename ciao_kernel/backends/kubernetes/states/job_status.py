@@ -9,7 +9,7 @@ from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.apis.operator_v1 import DEADLINE
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.states import queues, trainer_progress
+from ciao_kernel.backends.kubernetes.states import queues, silent_node, trainer_progress
 from ciao_kernel.backends.kubernetes.states.status import DELETED, DISRUPTIONS, conditions, stamp
 from ciao_kernel.model import Job, Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.status import QUEUED, SUSPENDED
@@ -136,7 +136,8 @@ def _why(
     if late or any(one.reason.startswith("DeadlineExceeded") for one in replicas):
         return "the job ran longer than its %deadline."
     # The replica may have failed after SIGTERM, and others because it was gone.
-    if evicted := [one for one in replicas if one.reason in DISRUPTIONS.values()]:
+    lost = (*DISRUPTIONS.values(), silent_node.LOST)
+    if evicted := [one for one in replicas if one.reason in lost]:
         return f"the pod of {evicted[0].replica} was {evicted[0].reason}."
     if any(one.state is State.FAILED for one in replicas):
         return ""

@@ -14,6 +14,7 @@ from typing import Any
 from ciao_kernel.backends.kubernetes import apis
 from ciao_kernel.backends.kubernetes.apis import job_metadata
 from ciao_kernel.backends.kubernetes.object_fields import get, many
+from ciao_kernel.backends.kubernetes.states import silent_node
 from ciao_kernel.kube.server_clock import ServerClock
 from ciao_kernel.model import Manifest, Replica, ReplicaStatus, State, Status
 from ciao_kernel.visible_text import short
@@ -124,19 +125,34 @@ def _of_pod(pod: Manifest, replica: Replica) -> ReplicaStatus:
     for one in states:
         if "running" in one:
             since = stamp(get(one, "running", "startedAt")) or began
-            return ReplicaStatus(replica, State.RUNNING, since, None, "ending" if leaves else "")
+            return ReplicaStatus(replica, State.RUNNING, since, None, _trouble(pod, leaves))
     return ReplicaStatus(replica, State.PENDING, began, None, waiting_reason(pod)[1])
+
+
+def _trouble(pod: Manifest, leaves: bool) -> str:
+    """Return why a program that runs may soon end, or may have ended already; "" if it does not."""
+    if silent_node.has(pod):
+        return silent_node.SILENT
+    why = disruption(pod) if leaves else ""
+    return f"ending: {why}" if why else "ending" if leaves else ""
 
 
 def _ended(pod: Manifest, replica: Replica, over: Manifest, began: float) -> ReplicaStatus:
     """Return the status of a program that ended by itself or with its deleted pod."""
     code = over.get("exitCode") if isinstance(over.get("exitCode"), int) else None
-    ended = stamp(over.get("finishedAt")) or began
+    ended = stamp(over.get("finishedAt")) or _last_change(pod, began)
     if code == 0 or get(pod, "status", "phase") == "Succeeded":
         return ReplicaStatus(replica, State.SUCCEEDED, ended, code)
     if code in _SIGNALLED and over.get("reason") != "OOMKilled" and ended >= termination_time(pod):
         return ReplicaStatus(replica, State.STOPPED, ended, None, disruption(pod) or DELETED)
     return ReplicaStatus(replica, State.FAILED, ended, _code(code), _reason(pod, over))
+
+
+def _last_change(pod: Manifest, began: float) -> float:
+    """Return the latest known time of a pod, for an end that nobody has seen."""
+    told = termination_time(pod)
+    changes = (stamp(one.get("lastTransitionTime")) for one in many(pod, "status", "conditions"))
+    return max(began, told if told < math.inf else 0.0, *changes)
 
 
 def disruption(pod: Manifest | None, before: float = math.inf) -> str:

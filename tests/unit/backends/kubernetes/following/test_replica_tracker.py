@@ -50,6 +50,20 @@ def pod(uid: str, index: int, phase: str, second: int = 0, **state: Any) -> dict
     }
 
 
+def test_a_pod_that_goes_with_its_node_says_so(tmp_path: Path) -> None:
+    """An older cluster does not say who deleted it."""
+    pods = Pods()
+    members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]
+    silent = pod("a", 0, "Running", running={"startedAt": "2026-11-21T10:00:02Z"})
+    silent["status"]["reason"] = "NodeLost"
+    pods.items["a"] = silent
+    members.update({"a": silent}, "j")
+    pods.items.clear()
+    members.update({"a": silent}, "j")
+    one = members.statuses()[ZERO]
+    assert (one.state, one.reason) == (State.STOPPED, "lost with its node, which did not answer")
+
+
 def test_states_of_pods_that_come_change_and_go(tmp_path: Path) -> None:
     pods = Pods()
     members = ReplicaTracker(None, JOB, pods, kept(tmp_path), None, lambda: None)  # type: ignore[arg-type]

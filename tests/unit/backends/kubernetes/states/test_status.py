@@ -14,7 +14,7 @@ import pytest
 from ciao_kernel.backends.kubernetes.apis import job_metadata, operator_v1
 from ciao_kernel.backends.kubernetes.following.job_watches import trimmed
 from ciao_kernel.backends.kubernetes.object_fields import get
-from ciao_kernel.backends.kubernetes.states import job_status, status
+from ciao_kernel.backends.kubernetes.states import job_status, silent_node, status
 from ciao_kernel.backends.kubernetes.states.pending_reasons import PendingReasons
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.server_clock import ServerClock
@@ -287,6 +287,47 @@ def test_a_program_whose_code_is_lost_with_its_deleted_pod_was_stopped() -> None
     """As where its node is gone."""
     item = leaving(pod("Failed", {"terminated": {"reason": "ContainerStatusUnknown"}}), 0, None)
     assert status.of_pod(item, WORKER).state is State.STOPPED
+
+
+def test_an_end_at_no_known_time_is_not_as_old_as_its_pod() -> None:
+    """As that of a container that its node has lost (``ContainerStatusUnknown``)."""
+    lost = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "finishedAt": None}}
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T10:00:05Z"}
+    one = status.of_pod(pod("Failed", lost, conditions=[ready]), WORKER)
+    assert (one.state, one.since) == (State.FAILED, FINISHED)
+    item = leaving(pod("Failed", lost, conditions=[ready]), 36, 30)
+    one = status.of_pod(item, WORKER)
+    assert (one.state, one.reason, one.since) == (State.STOPPED, "deleted", FINISHED + 1)
+
+
+def unready(**more: str) -> dict[str, Any]:
+    """The conditions of a pod whose node is silent: only the node controller has changed one."""
+    containers = {"type": "ContainersReady", "status": "True"}
+    return {"conditions": [{"type": "Ready", "status": "False", **more}, containers]}
+
+
+def test_a_replica_on_a_node_that_is_silent_says_so() -> None:
+    silent = "its node does not answer"
+    assert status.of_pod(pod("Running", RUNNING, **unready()), WORKER).reason == silent
+    lost = pod("Running", RUNNING, reason="NodeLost", message="Node n is unresponsive")
+    assert status.of_pod(lost, WORKER).reason == silent
+    item = leaving(pod("Running", RUNNING, **unready()), 35, 30)
+    one = status.of_pod(item, WORKER)
+    assert (one.state, one.reason) == (State.RUNNING, silent)
+    waits = unready(reason="ReadinessGatesNotReady")  # a load balancer does not know it yet
+    assert status.of_pod(pod("Running", RUNNING, **waits), WORKER).reason == ""
+
+
+def test_a_job_that_failed_with_a_silent_node_says_so() -> None:
+    one = ReplicaStatus(WORKER, State.STOPPED, CREATED, None, silent_node.LOST)
+    found = job_status.of_job(JOB, job("Failed"), {WORKER: one})
+    assert found.message == "the pod of worker-0 was lost with its node, which did not answer."
+
+
+def test_what_the_cluster_does_to_a_pod_is_told_while_it_ends() -> None:
+    item = leaving(pod("Running", RUNNING, **disrupted("PreemptionByScheduler")), 35, 30)
+    words = "ending: evicted to make room for a pod of higher priority"
+    assert status.of_pod(item, WORKER).reason == words
 
 
 def test_a_replica_whose_pod_was_deleted_is_shown_as_deleted() -> None:
