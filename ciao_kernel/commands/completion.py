@@ -108,10 +108,13 @@ def backends(prefix: str, **_: Any) -> list[str]:
 
 def files(*endings: str) -> Completer:
     """Return a completer for folders, and for files with one of these endings."""
-    from argcomplete.completers import FilesCompleter
 
-    completer: Completer = FilesCompleter(endings)
-    return completer
+    def complete(prefix: str, **_: Any) -> list[str]:
+        from ciao_kernel.magics.help.path_completion import paths
+
+        return [one for one in paths(prefix, Path.cwd()) if one.endswith(("/", *endings))]
+
+    return complete
 
 
 def settings(prefix: str, **_: Any) -> list[str]:

@@ -40,7 +40,7 @@ def arguments(verb: argparse.ArgumentParser) -> None:
         'as in --worker "2;%cpu=1;%memory=2Gi".'
     )
     file = verb.add_argument("file", nargs="?", metavar="FILE.py", help="the program")
-    completion.by(completion.files("py"), file)
+    completion.by(completion.files(".py"), file)
     verb.add_argument(
         "-m", "--module", metavar="MODULE", help="the program as a module, as in -m package.train"
     )

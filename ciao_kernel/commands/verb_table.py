@@ -15,8 +15,6 @@ class Verb:
     """False if it works even with an invalid settings file, and helps to repair it."""
     takes_command: bool = False
     """True if the words behind ``--`` are those of a program, which keep their own ``--``."""
-    completes_files: bool = False
-    """True if IPython completes its arguments, which are files."""
     reports_left_running: bool = False
     """True if it asks backends: then the first cell also reports jobs of earlier kernels."""
     lists_all_jobs: bool = False
@@ -29,7 +27,6 @@ VERBS = {
     "run": Verb(
         "run a Python file as a job; its header consists of comments such as #%worker=2",
         takes_command=True,
-        completes_files=True,
         reports_left_running=True,
     ),
     "jobs": Verb("list all jobs, oldest first", lists_all_jobs=True),

@@ -1,4 +1,4 @@
-"""Completion on Tab behind ``%ciao VERB``: names of jobs and replicas, options and their values.
+"""Completion on Tab behind ``%ciao VERB``: names of jobs and files, options and their values.
 
 It is that of ``ciao VERB`` in a shell. A kernel lives on, so what clusters answer too late for one
 Tab is there for the next, and it must not wait: Tab comes on the thread that also runs cells.
@@ -10,6 +10,7 @@ import argparse
 import re
 import time
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import parser
@@ -63,9 +64,11 @@ class VerbArguments:
             cursor: Offset of the cursor.
         """
         line = _LINE.match(code, start, cursor)
-        if line is None or line[1] not in VERBS or VERBS[line[1]].completes_files:
+        if line is None or line[1] not in VERBS:
             return None
         *before, typed = re.split(r"[ \t]+", code[line.end() : cursor])
+        if VERBS[line[1]].takes_command and "--" in before:
+            return None  # the arguments of a program, which only the user knows
         end = re.compile(r"\S*").match(code, cursor)
         assert end is not None
         matches = self._matches(line[1], before, typed)
@@ -89,7 +92,8 @@ class VerbArguments:
             return []
         args = _parsed(options, before)
         args.known_jobs = lambda: self._jobs(args)
-        return list(dict.fromkeys(completer(prefix=typed, parsed_args=args)))
+        found = dict.fromkeys(completer(prefix=typed, parsed_args=args))
+        return [quote(one) if " " in one else one for one in found]
 
     def _jobs(self, args: argparse.Namespace) -> list[Job]:
         """Return the jobs, the newest first: those of this machine, and of clusters if known."""
@@ -125,13 +129,20 @@ def _parsed(options: dict[str, argparse.Action], words: list[str]) -> argparse.N
     for word in words:
         option, equals, value = word.partition("=")
         if waiting is not None:
-            setattr(found, waiting.dest, word)
+            _note(found, waiting, word)
             waiting = None
         elif (action := options.get(option)) is not None:
             if equals:
-                setattr(found, action.dest, value)
+                _note(found, action, value)
             elif action.nargs != 0:
                 waiting = action
         elif not found.name:
             found.name = word
     return found
+
+
+def _note(found: argparse.Namespace, action: argparse.Action, value: str) -> None:
+    if isinstance(action, argparse._AppendAction):  # as directives are
+        setattr(found, action.dest, [*getattr(found, action.dest, ()), value])
+    else:
+        setattr(found, action.dest, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,13 +66,36 @@ class Tab:
         ("%ciao logs mnist --tai|", ["%ciao logs mnist --tail"]),
         ("%ciao logs mnist --tail |", []),
         ("%ciao jobs --output j|", ["%ciao jobs --output json"]),
-        ("%ciao run tr|", None),
+        ("%ciao run train.py -- |", None),
         ("%ciao no such |", None),
         ("print(1) |", None),
     ],
 )  # fmt: skip
 def test_what_is_offered(marked: str, expected: list[str] | None) -> None:
     assert Tab().press(marked) == expected
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        ("%ciao run |", ["data/", "'my own.py'", "train.py"]),
+        ("%ciao run tr|", ["train.py"]),
+        ("%ciao run ./tr|", ["./train.py"]),
+        ("%ciao run --worker 2 -d data/|", ["data/deep.py"]),
+        ("%ciao run train.py --framework tensorf|", ["tensorflow"]),
+        ("%ciao run --files no|", ["notes.txt"]),
+        ("%ciao run train.py --wor|", ["--worker"]),
+    ],
+)
+def test_programs_are_offered_behind_run(
+    marked: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for name in ("train.py", "my own.py", "data/deep.py", "notes.txt", "data/a.csv"):
+        (tmp_path / name).touch()
+    before = marked.rpartition(" ")[0]
+    assert Tab().press(marked) == [f"{before} {one}" for one in expected]
 
 
 def test_a_slow_cluster_is_offered_by_the_next_tab() -> None:
