@@ -57,8 +57,7 @@ def command(code: str) -> str | None:
     """
     if match := _COMMAND.fullmatch(code):
         return match[1] or ""
-    asked = questions.word(code)
-    return f"magics {asked[1:]}" if asked[:1] == "%" and registry().table.find(asked[1:]) else None
+    return questions.of_directive(code)
 
 
 def split(arguments: str) -> list[str]:

@@ -19,6 +19,12 @@ def word(code: str) -> str:
     return asked[1] or asked[2]
 
 
+def of_directive(code: str) -> str | None:
+    """Return the arguments of ``%ciao`` for ``%worker?``, whatever IPython knows; else None."""
+    asked = word(code)
+    return _explained(asked[1:]) if asked.startswith("%") else None
+
+
 def arguments(code: str, shell: Any) -> str | None:
     """Return the arguments of ``%ciao`` for a question that only ciao can answer, else None.
 
@@ -32,11 +38,15 @@ def arguments(code: str, shell: Any) -> str | None:
     if shell.find_magic(name) or (name == asked and _is_variable(name, shell)):
         return None
     from ciao_kernel.commands.verb_table import VERBS
+
+    return _explained(name) or (f"{name} --help" if name in VERBS else None)
+
+
+def _explained(name: str) -> str | None:
+    """Return the command that explains a directive, None if there is no such directive."""
     from ciao_kernel.jupyter.cells import registry
 
-    if registry().table.find(name):
-        return f"magics {name}"
-    return f"{name} --help" if name in VERBS else None
+    return f"magics {name}" if registry().table.find(name) else None
 
 
 def _is_variable(name: str, shell: Any) -> bool:
