@@ -184,7 +184,7 @@ class MemoryWatch:
                 await self._backend.watch_usage(self._job, replica, take, gpus=self._gpus)
             except BackendError as error:
                 _log.debug("%s of %s is not read: %s", replica, self._job.name, error.message)
-                if isinstance(error, Refused) and error.code in (401, 403):
+                if isinstance(error, Refused) and error.code == 403:
                     self._refused.add(replica)
                     return
             if self._clock() - began >= _LASTED:
