@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 
-from ciao_kernel.errors import ClusterFault, Refused
+from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube.client import Client
 from ciao_kernel.kube.first_lines import FirstLines
 from ciao_kernel.kube.instance_log import InstanceLog
@@ -21,7 +21,7 @@ from ciao_kernel.kube.instances import ContainerInstance
 from ciao_kernel.kube.last_lines import LastLines
 from ciao_kernel.kube.log_denials import Denials
 from ciao_kernel.kube.log_request import End, LogRequest
-from ciao_kernel.kube.object_shape import objects
+from ciao_kernel.kube.named_pod import NamedPod
 from ciao_kernel.kube.replay import Mode, Replay
 from ciao_kernel.kube.resume_position import Gap, Lines, ResumePosition
 from ciao_kernel.kube.shown_container import PodView, ShownContainer
@@ -88,6 +88,7 @@ class ContainerLog:
             client, self._path, query, read_timeout, lambda: self._shown.pod() is not None, away
         )
         self._last_lines = LastLines(client, self._path, self._query, read_timeout)
+        self._named = NamedPod(client, namespace, pod, self._shown)
 
     async def read(self) -> AsyncGenerator[Lines | Gap, None]:
         """Yield the log as it comes, until nothing more can come.
@@ -172,17 +173,18 @@ class ContainerLog:
         try:
             async with aclosing(request.read()) as pieces:
                 async for piece in pieces:
-                    if unproven and await self._is_made_again():
-                        one.progress, one.ended_by = ResumePosition(last=last), None
+                    if unproven and await self._named.is_another():
                         break
                     unproven = False
                     yield piece
                 else:
-                    unproven = False
+                    half = unproven and request.replay.unfinished
+                    unproven = bool(half) and await self._named.is_another()
         finally:
             if watching is not None:
                 watching.cancel()
         if unproven:
+            one.progress, one.ended_by = ResumePosition(last=last), None
             for piece in one.give_up(f"{self._name} was made again"):
                 yield piece
             return
@@ -236,23 +238,6 @@ class ContainerLog:
                 await self._client.connections.follow_server(request.shown)
             await one.pause()
 
-    async def _is_made_again(self) -> bool:
-        """Return whether another pod has the name now, so that its log has come.
-
-        A pod that is still the same was the same when its log was asked for.
-        """
-        collection, name = self._path.removesuffix("/log").rsplit("/", 1)
-        while True:
-            try:
-                found = await self._client.get(collection, fieldSelector=f"metadata.name={name}")
-            except (ClusterFault, Refused) as error:
-                denied = isinstance(error, Refused) and error.code == 403
-                if denied or self._shown.pod() is None:  # nobody can tell
-                    return False
-                await asyncio.sleep(_SOON)
-            else:
-                return any(self._shown.is_replaced_by(pod) for pod in objects(found.get("items")))
-
     async def _is_complete(self, one: InstanceLog, previous: bool) -> bool:
         """Return whether an answer ended in order, and the log still ends with its last line."""
         if not one.over or one.ended_by is None or one.unfinished or one.unconfirmed:
@@ -289,8 +274,9 @@ class ContainerLog:
             await self._denials.outlast(refusal, ended)
             one.patience.reset()
             return False
-        # The pod's watch is accepted, so this 401 is the node's own: the API server passes it on
-        # (an expired client certificate, github.com/kubernetes/kubernetes/issues/63128).
+        if refusal and refusal.code == 401 and not await self._named.is_401_of_node():
+            one.patience.reset()  # the end of the pod's watch decides, which is followed until then
+            return False
         return ended
 
     def _request(self, one: InstanceLog, previous: bool, follow: bool) -> LogRequest:

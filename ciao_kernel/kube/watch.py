@@ -123,12 +123,11 @@ class WatchedList:
                     continue
                 if error.code == 401:
                     useless = self._refusals.add() and not self._accepted
-                    if not useless:
-                        await self._renew(error, shown)
-                    fault = self._refusals.fault
-                    self.refusal = responses.credentials_rejected(error, shown, fault)
+                    refusal = self.refusal = self._rejected(error, shown)
                     if useless:
-                        raise self.refusal from None
+                        raise refusal from None
+                    await self._renew(error, shown)
+                    self.refusal = self._rejected(error, shown)  # with why the renewal failed
                     wait = max(wait, self._refusals.pause)
                 elif 400 <= error.code < 500 and error.code != 429:
                     # A server that has just started may not have loaded roles and kinds yet.
@@ -146,7 +145,7 @@ class WatchedList:
             except RecursionError as error:  # an answer of nested brackets only
                 self._away(error)
                 self._version = ""
-            if time.monotonic() - began > 5:
+            if self.refusal is None and time.monotonic() - began > 5:  # a renewal may be long
                 wait = _FIRST_WAIT
             await asyncio.sleep(wait * (0.5 + random.random()))
             wait = min(_LONGEST_WAIT, wait * 2)
@@ -241,6 +240,9 @@ class WatchedList:
         except ClusterFault as fault:  # there is a retry
             _log.info("renewing credentials failed: %s", fault)
             self._refusals.fault = fault
+
+    def _rejected(self, error: Refused, shown: Access) -> Refused:
+        return responses.credentials_rejected(error, shown, self._refusals.fault)
 
     def _away(self, error: Exception) -> None:
         signed_out = isinstance(error, Refused) and error.code == 401

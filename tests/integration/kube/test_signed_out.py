@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,7 +126,7 @@ def test_a_token_that_ends_ends_the_cell_and_not_the_job(
 def test_a_job_is_followed_on_when_its_user_signs_in_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also long after the time in which a command gives credentials up."""
+    """Also long after the time in which a command gives credentials up, and while it signs in."""
     monkeypatch.setattr(refused_credentials, "_SECONDS", 0.1)
     monkeypatch.setattr(refused_credentials, "_PAUSE", 0.02)
     monkeypatch.setattr(watch, "_LONGEST_WAIT", 0.1)
@@ -134,6 +136,7 @@ def test_a_job_is_followed_on_when_its_user_signs_in_again(
         cluster = Cluster()
         async with serving(cluster.answer) as host:
             reload = Reload(access(host, "a"))
+            reload.may.clear()
             async with Client(access(host, "a"), reload=reload) as client:
                 notices: list[str] = []
                 async for event in follow(client, JOB, PATH, tmp_path, Settings()):
@@ -147,6 +150,7 @@ def test_a_job_is_followed_on_when_its_user_signs_in_again(
                         if "does not" in event.text:
                             cluster.refusals = 12  # more than a command bears
                             cluster.ends()
+                            reload.may.set()
         assert notices == [
             "the cluster of context test does not accept these credentials: Unauthorized. "
             "If you have to sign in, do it now: it goes on from here once they are accepted …",
@@ -154,6 +158,35 @@ def test_a_job_is_followed_on_when_its_user_signs_in_again(
         ]
 
     run(work)
+
+
+def test_a_slow_sign_in_program_is_not_run_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its runs takes longer than a watch must have lasted to be begun again at once."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
+
+    async def work() -> None:
+        cluster = Cluster()
+        async with serving(cluster.answer) as host:
+            reload = Reload(access(host, "a"))
+            later = SimpleNamespace(monotonic=lambda: time.monotonic() + 6 * reload.times)
+            monkeypatch.setattr(watch, "time", later)
+            monkeypatch.setattr(watch, "asyncio", SimpleNamespace(sleep=sleep))
+            async with Client(access(host, "a"), reload=reload) as client:
+                changed = asyncio.Event()
+                task = asyncio.create_task(WatchedList(client, "/pods", {}, changed).run())
+                await changed.wait()
+                cluster.signs_out(-1)
+                while len(waits) < 10:
+                    await asyncio.sleep(0.01)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    run(work)
+    assert waits[9] > 1
 
 
 def test_a_moment_of_refusals_is_waited_for() -> None:

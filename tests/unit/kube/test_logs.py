@@ -61,6 +61,8 @@ class Cluster:
         self.access: object = None
         self.away = False
         self.denials: Denials | None = None
+        self.refuses: list[Refused] = []
+        """Answers to the next questions for the pod."""
 
     def pod(self) -> Object | None:
         return self.status
@@ -71,6 +73,8 @@ class Cluster:
     async def get(self, path: str, **query: str) -> Object:
         """Return the pods of the name."""
         assert path == "/api/v1/namespaces/n/pods"
+        if self.refuses:
+            raise self.refuses.pop()
         return {"items": [self.status] if self.status else []}
 
     @contextlib.asynccontextmanager
@@ -284,6 +288,25 @@ def test_a_401_of_the_node_alone_ends_with_a_gap_and_renews_once() -> None:
     assert "the cluster does not return the log" in gaps[0]
     assert "the server has asked for the client to provide credentials" in gaps[0]
     assert renewed == ["the one that was sent"]
+
+
+def test_a_401_of_the_server_is_waited_for_while_the_watch_is_still_connected() -> None:
+    """The user signs in again before the watch is cut, which does not notice that its token ended.
+
+    The log is given up in the time that a node's own 401 has.
+    """
+    here = Cluster()
+    here.shows("0a terminated", phase="Succeeded")
+    refused = Refused("the cluster does not accept these credentials", code=401)
+    here.refuses = [refused, refused]
+    signed_out = (401, b"Unauthorized")
+    here.answers = [lambda: lines("a1", "a2") if not here.refuses else signed_out]
+
+    async def renew(shown: object) -> None:
+        pass
+
+    here.renew = renew  # type: ignore[attr-defined]
+    assert here.read() == ("a1 a2", [])
 
 
 def test_the_end_of_an_ended_containers_log_is_not_waited_for() -> None:
