@@ -126,12 +126,12 @@ class LogReader:
             return 0
         pairs = enumerate(zip(self._last, now, strict=False))
         other = next((at for at, (old, new) in pairs if old != new), len(now))
-        return begin + self._last.rfind(b"\n", 0, other) + 1  # a whole line again
+        return _line_begin(descriptor, begin + other)  # a whole line again
 
     def _start_again(self, kept: int) -> Iterator[Output | Notice]:
         """Go back in the file, which was truncated or overwritten; say so the first time."""
         assert self._descriptor is not None
-        self._last = self._last[: len(self._last) - (self._offset - kept)] if kept else b""
+        self._last = self._last[: max(0, len(self._last) - (self._offset - kept))]
         self._head = self._head[:kept]
         self._offset = os.lseek(self._descriptor, kept, os.SEEK_SET)
         line, self._line = self._line, b""
@@ -145,6 +145,12 @@ class LogReader:
                 f"the log of {self.replica} was truncated; lines may be missing. `> /dev/stdout` "
                 "or `> /dev/stderr` empties it, `>&1` or `>&2` does not."
             )
+
+
+def _line_begin(descriptor: int, at: int) -> int:
+    """Return where the line begins that has the byte ``at`` of a file, or a part of a long one."""
+    begin = max(0, at - _BAR)
+    return begin + os.pread(descriptor, at - begin, begin).rfind(b"\n") + 1
 
 
 def _last_state(line: bytes) -> bytes:

@@ -90,16 +90,20 @@ def test_a_log_that_is_cut_off_and_written_anew_starts_again(tmp_path: Path, aft
 
 
 @pytest.mark.parametrize("more", [b"", b"and more\n"])
-def test_a_log_that_is_written_anew_with_the_same_first_words(tmp_path: Path, more: bytes) -> None:
+@pytest.mark.parametrize("bar", [b"", b"=" * 100])
+def test_a_log_that_is_written_anew_with_the_same_first_words(
+    tmp_path: Path, bar: bytes, more: bytes
+) -> None:
     path = tmp_path / "log"
     head = b"#" * 100 + b"\n"
-    path.write_bytes(head + b"step 1\n")
+    first, second = (b"[%s] step %d\n" % (bar, step) for step in (1, 2))
+    path.write_bytes(head + first)
     reader = LogReader(ONE, path)
-    assert outputs(reader)[0].data == head + b"step 1\n"
-    path.write_bytes(head + b"step 2\n" + more)
+    assert outputs(reader)[0].data == head + first
+    path.write_bytes(head + second + more)
     (notice,) = reader.read()
     assert isinstance(notice, Notice)
-    assert b"".join(one.data for one in outputs(reader, rest=True)) == b"step 2\n" + more
+    assert b"".join(one.data for one in outputs(reader, rest=True)) == second + more
     path.write_bytes(head)  # shorter, so it was truncated
     assert list(reader.read()) == []
     assert outputs(reader, rest=True)[0].data == head
