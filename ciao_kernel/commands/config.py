@@ -98,7 +98,8 @@ def _whole(change: Change, settings: Settings, origin: str) -> Any:
     """Return the value of the whole setting after a change, as a text or as TOML has it."""
     setting = _known().get(key(change.setting))
     if setting is not None and _resets(change):
-        return _default(change.setting)
+        below, _ = config.load_with_errors(config.config_files()[:1], {})  # the administrator's
+        return _text(change.setting, below)
     if setting is None or not (change.member or change.adds):
         return change.value
     name, present = config.shown_name(setting.name), getattr(settings, setting.name)
@@ -118,15 +119,16 @@ def _whole(change: Change, settings: Settings, origin: str) -> Any:
     return {one: value for one, value in present.items() if one != gone}
 
 
-def _default(name: str) -> str:
-    """Return the default of a setting as a text; "" if nothing is a value of it."""
+def _text(name: str, settings: Settings) -> str:
+    """Return the value of a setting as a text."""
     setting = _known()[key(name)]
-    return str(setting.metadata["kind"].render(getattr(Settings(), setting.name)))
+    return str(setting.metadata["kind"].render(getattr(settings, setting.name)))
 
 
 def _resets(change: Change) -> bool:
     """Return whether a change gives a setting its default: it has no value, and needs one."""
-    return not (change.value or change.member or change.adds) and bool(_default(change.setting))
+    empty = not (change.value or change.member or change.adds)
+    return empty and bool(_text(change.setting, Settings()))
 
 
 def _forms(name: str) -> str:
