@@ -152,7 +152,7 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
 
             raise UsageError(
                 f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
-                ipython_lines.behind_ciao(line),
+                ipython_lines.BEHIND_CIAO,
             )
         run_job(shell, f"%%ciao\n{cell}")
         return

@@ -14,7 +14,11 @@ from ciao_kernel.magics.value_types import may_be_bare
 STATEMENT = re.compile(r"[ \t\f]*(%%?\w*|[!?]+\w*)")
 # Other syntax of IPython, tried only on a line that Python rejects: x = !ls, x = %time, name?
 WITHIN = re.compile(r"[^=#'\"]*=[ \t]*([!%]\w+)|[ \t]*[%\w.]+(\?\??)[ \t]*\Z")
-_VERB = re.compile(r"[ \t]*(?:%%ciao[ \t]+)?([a-z]+)(?![^ \t])")
+BEHIND_CIAO = (
+    "A command has one %, as in %ciao jobs. For a job, write directives on separate lines below, "
+    "such as %worker=2."
+)
+"""Hint for words behind ``%%ciao``."""
 _NAME = re.compile(r"%[ \t]*([A-Za-z][\w-]*)")
 _DOUBLED = re.compile(r"%%([A-Za-z][\w-]*)[ \t]*=")
 _PIP = re.compile(r"[!%][ \t]*(?:pip|conda|mamba|uv)\b")
@@ -69,7 +73,7 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if word == "%%ciao":
         if text.strip() == word:
             return "Move it to the top, above comments and directives, or delete the line."
-        return behind_ciao(text)
+        return BEHIND_CIAO
     if word == "%":
         return (
             f"Did you mean {_form(near, table)}?"
@@ -99,17 +103,6 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if word.lstrip("%") in _NEEDLESS and word.startswith("%"):
         return _NEEDLESS[word.lstrip("%")]
     return "Move it to a plain cell."
-
-
-def behind_ciao(text: str) -> str:
-    """Return a hint for words behind ``%%ciao``, which may be a command or directives.
-
-    Args:
-        text: The words, or the whole line.
-    """
-    verb = _VERB.match(text)
-    command = f"A command has one %: %ciao {verb[1]}. For a job: " if verb else ""
-    return f"{command}Write directives on separate lines below it, such as %worker=2."
 
 
 def _place_of_ciao(line: Line) -> str:

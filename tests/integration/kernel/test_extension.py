@@ -57,7 +57,7 @@ def test_plain_cells_stay_plain(python3: Kernel) -> None:
         ("%%ciao\n%framework=tensorflow\n%wrker=2\nprint(1)", "DirectiveError", "%worker"),
         ("%%ciao\n%framework=tensorflow\n%worker=2\nprint(", "SourceError", "line 4"),
         ("%%ciao here\n" + JOB + "print(1)", "UsageError", "takes no arguments"),
-        ("%%ciao jobs\nprint(1)", "UsageError", "A command has one %: %ciao jobs."),
+        ("%%ciao jobs\nprint(1)", "UsageError", "A command has one %, as in %ciao jobs."),
         ("%ciao attach nothing", "NoSuchJob", "nothing"),
         ("%ciao no-such-verb", "UsageError", "no-such-verb"),
         ("%ciao config color=loud", "SettingError", "color"),
