@@ -10,7 +10,6 @@ import argparse
 import re
 import time
 from collections.abc import Callable
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ciao_kernel.commands import parser
@@ -69,6 +68,8 @@ class VerbArguments:
         *before, typed = re.split(r"[ \t]+", code[line.end() : cursor])
         if VERBS[line[1]].takes_command and "--" in before:
             return None  # the arguments of a program, which only the user knows
+        if re.search(r"['\"\\]", code[line.end() : cursor]):
+            return None  # a path with blanks, which IPython completes
         end = re.compile(r"\S*").match(code, cursor)
         assert end is not None
         matches = self._matches(line[1], before, typed)
@@ -93,7 +94,7 @@ class VerbArguments:
         args = _parsed(options, before)
         args.known_jobs = lambda: self._jobs(args)
         found = dict.fromkeys(completer(prefix=typed, parsed_args=args))
-        return [quote(one) if " " in one else one for one in found]
+        return [one.replace(" ", r"\ ") for one in found]
 
     def _jobs(self, args: argparse.Namespace) -> list[Job]:
         """Return the jobs, the newest first: those of this machine, and of clusters if known."""

@@ -67,6 +67,8 @@ class Tab:
         ("%ciao logs mnist --tail |", []),
         ("%ciao jobs --output j|", ["%ciao jobs --output json"]),
         ("%ciao run train.py -- |", None),
+        ("%ciao run my\\ |", None),
+        ("%ciao run 'my |", None),
         ("%ciao no such |", None),
         ("print(1) |", None),
     ],
@@ -78,7 +80,7 @@ def test_what_is_offered(marked: str, expected: list[str] | None) -> None:
 @pytest.mark.parametrize(
     ("marked", "expected"),
     [
-        ("%ciao run |", ["data/", "'my own.py'", "train.py"]),
+        ("%ciao run |", ["data/", "my\\ own.py", "train.py"]),
         ("%ciao run tr|", ["train.py"]),
         ("%ciao run ./tr|", ["./train.py"]),
         ("%ciao run --worker 2 -d data/|", ["data/deep.py"]),
