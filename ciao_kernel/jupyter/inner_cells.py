@@ -18,8 +18,10 @@ def let_run(shell: InteractiveShell) -> None:
         text = "".join(lines)
         if "%" not in text:
             return lines
-        from ciao_kernel.jupyter import cells
+        from ciao_kernel.jupyter import cells, questions
 
+        if (asked := questions.of_directive(text)) is not None:
+            return [f"get_ipython().run_line_magic('ciao', {asked!r})\n"]
         # The text of a cell magic, such as that of %%ciao, is IPython's to pass on.
         if text.startswith("%%") or cells.scan_job(text) is None:
             return lines

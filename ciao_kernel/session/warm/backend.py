@@ -184,8 +184,9 @@ class WarmBackend:
         if parked.loop is not asyncio.get_running_loop():
             if not parked.loop.is_closed():
                 raise BackendError(
-                    "the warm replicas belong to another shell of this kernel.",
-                    "Leave %warm out in subshells.",
+                    f"the warm replicas of {parked.job.name} belong to a cell that ran in another "
+                    "way: in a subshell, or by %run, %rerun or run_cell.",
+                    f"`%ciao delete {parked.job.reference}` ends them; or leave %warm out here.",
                 )
             self._pool.keep(None)  # its loop has ended, and the lease ends its replicas
             await self._inner.stop(parked.job, "its kernel's loop has ended")

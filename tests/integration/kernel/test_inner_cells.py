@@ -60,6 +60,26 @@ def test_of_the_history(kernel: Kernel) -> None:
     assert trained(kernel.run(f"%rerun {number}").text)
 
 
+def test_a_question_about_a_directive_is_no_job(kernel: Kernel) -> None:
+    write_notebook(kernel.place, "%worker?", "print('after')")
+    request = kernel.run("%run inner.ipynb")
+    assert request.status == "ok"
+    assert "%worker" in request.text
+    assert "after" in request.text
+
+
+def test_warm_replicas_of_the_notebook_are_not_those_of_an_inner_cell(
+    start_kernel: Callable[..., Kernel],
+) -> None:
+    kernel = start_kernel("ciao")
+    cell = "%framework=python\n%worker=1\n%warm\n%name=warm\nprint('up')"
+    assert "up" in kernel.run(cell).text
+    request = kernel.run(f"get_ipython().run_cell({cell!r})")
+    (error,) = request.of("error")
+    assert "the warm replicas of warm belong to a cell that ran in another way" in error["evalue"]
+    assert "up" in kernel.run(cell).text
+
+
 def test_an_error_names_the_line_of_the_inner_cell(kernel: Kernel) -> None:
     request = kernel.run(f"get_ipython().run_cell({'# mine' + chr(10) + JOB + '%cpu=much'!r})")
     (error,) = request.of("error")
