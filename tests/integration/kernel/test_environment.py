@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 SEGFAULT = "%framework=tensorflow\nimport ctypes\ndef crash():\n    ctypes.string_at(0)\ncrash()\n"
 SHOW = (
     "import os\n"
     "print([os.environ[one] for one in ('PYTHONFAULTHANDLER', 'TF_CPP_MIN_LOG_LEVEL')])\n"
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_values_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX sets this variable in the process that imports it, which other tests do."""
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
 
 
 def test_a_segmentation_fault_shows_the_cells_line(kernel: Any) -> None:
