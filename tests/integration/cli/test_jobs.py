@@ -49,15 +49,20 @@ def test_jobs_and_describe_tell_all_that_is_known(ciao: User) -> None:
         assert part in text
 
 
+def described(ciao: User, name: str, program: str) -> list[str]:
+    """Run a program to its good end; return the lines that describe its job."""
+    ciao.file(f"{name}.py", program)
+    assert ciao("run", "--name", name, f"{name}.py").code == 0
+    return ciao("describe", name).out.splitlines()
+
+
 def test_describe_tells_which_replicas_started_again(ciao: User) -> None:
     again = (
         "#%framework=python\n#%worker=2\n#%restartPolicy=OnFailure\nimport os, pathlib\n"
         "if os.environ['CIAO_INDEX'] == '1' and not pathlib.Path('tried').exists():\n"
         "    pathlib.Path('tried').touch()\n    raise SystemExit(3)\n"
     )
-    ciao.file("again.py", again)
-    assert ciao("run", "--name", "again", "again.py").code == 0
-    *_, head, first, second = ciao("describe", "again").out.splitlines()
+    *_, head, first, second = described(ciao, "again", again)
     assert head.split() == ["replica", "state", "since", "ending", "restarts", "log"]
     assert [line.split()[-2] for line in (first, second)] == ["0", "1"]
     killed = (
@@ -65,10 +70,7 @@ def test_describe_tells_which_replicas_started_again(ciao: User) -> None:
         "if not pathlib.Path('tried').exists():\n"
         "    pathlib.Path('tried').touch()\n    os.kill(os.getpid(), 9)\n"
     )
-    ciao.file("killed.py", killed)
-    assert ciao("run", "--name", "killed", "killed.py").code == 0
-    lines = ciao("describe", "killed").out.splitlines()
-    assert ["tries", "2"] in [line.split() for line in lines]
+    assert ["tries", "2"] in [line.split() for line in described(ciao, "killed", killed)]
 
 
 @pytest.mark.parametrize(
