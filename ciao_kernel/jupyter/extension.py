@@ -32,6 +32,7 @@ from ciao_kernel.redaction import conceal
 from ciao_kernel.visible_text import short
 
 if TYPE_CHECKING:
+    from ciao_kernel.magics.scanned_cell import ScannedCell
     from ciao_kernel.plugins import Display
     from ciao_kernel.session.session import Session
 
@@ -154,7 +155,9 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
                 f"%%ciao takes no arguments, but {short(conceal(line.strip()))!r} follows it.",
                 ipython_lines.BEHIND_CIAO,
             )
-        run_job(shell, f"%%ciao\n{cell}")
+        from ciao_kernel.magics import scanned_cell
+
+        run_job(shell, scanned_cell.scan(f"%%ciao\n{cell}", cells.registry().table))
         return
     words = cells.split(line)
     session = cells.session(words)
@@ -162,14 +165,12 @@ def run_magic(shell: InteractiveShell, line: str, cell: str | None) -> None:
     _run_to_its_end(shell, session, cells.run_command(words, session, display, _write))
 
 
-def run_job(shell: InteractiveShell, text: str) -> None:
+def run_job(shell: InteractiveShell, cell: ScannedCell) -> None:
     """Run a job cell to its end."""
     from ciao_kernel.jupyter import cells
-    from ciao_kernel.magics import scanned_cell
 
     session = cells.session()
-    job = cells.scan_job(text) or scanned_cell.scan(text, session.registry.table)
-    work = cells.run_job(job, session, _display(shell, session), shell.user_ns)
+    work = cells.run_job(cell, session, _display(shell, session), shell.user_ns)
     _run_to_its_end(shell, session, work)
 
 

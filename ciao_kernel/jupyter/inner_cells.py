@@ -30,8 +30,10 @@ def let_run(shell: InteractiveShell) -> None:
     def run_job_cell(text: str) -> None:
         from ciao_kernel.jupyter import cells, extension
 
+        cell = cells.scan_job(text)
+        assert cell is not None  # the transformer has found it
         try:
-            extension.run_job(shell, text)
+            extension.run_job(shell, cell)
         except CiaoError as error:
             cells.hide_frames(error)
             raise
