@@ -7,28 +7,30 @@ import pytest
 from tests.helpers.kernels import JOB, SILENT, Kernel, Place
 
 GUI = """
+import asyncio
 import time
 from ipykernel import eventloops
-turns, begun, taken = [], [], 0
+turns, begun = [], [asyncio.current_task()]
 kernel = get_ipython().kernel
 own_hook = kernel.pre_handler_hook
-kernel.pre_handler_hook = lambda: (begun.append(1), own_hook())
+kernel.pre_handler_hook = lambda: (begun.append(asyncio.current_task()), own_hook())
 @eventloops.register_integration("mock")
 def loop(kernel):
-    global taken
-    if len(begun) < taken:
+    received = ["run_in_context" in repr(task.get_coro()) for task in asyncio.all_tasks()]
+    if sum(received) > sum(not task.done() for task in begun):
         return
     turns.append(1)
     stream = getattr(eventloops, "get_shell_stream", lambda kernel: kernel.shell_stream)(kernel)
     while not stream.flush(limit=1):
         time.sleep(.005)
-    taken = len(begun) + 1
 get_ipython().enable_gui("mock")
 """
 """A loop that returns at a shell message, like those of tk and Qt.
 
-It runs again when that request has begun. ipykernel 7 waits a millisecond instead, which is too
-short on a busy machine: any cell may then wait for the next message.
+It does not begin while a request has been received whose handler has not begun. ipykernel 7 waits a
+millisecond instead, which is too short on a busy machine: any cell may then wait for the next
+message. It handles each message in a task called ``run_in_context``; ipykernel 6 has a queue, and
+its tasks never exceed those that have begun.
 """
 
 
