@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -215,6 +216,15 @@ class Reader:
             self.lines += [(at, line.decode(errors="replace")) for line in lines]
 
 
+@dataclass(frozen=True)
+class Wrote:
+    """Bytes that a program has written, and the seconds after its start: of the first, the last."""
+
+    size: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+
 @dataclass
 class Used:
     """What a program that has ended took: seconds, seconds of processor, bytes at its peak."""
@@ -222,6 +232,7 @@ class Used:
     seconds: float
     cpu: float
     peak: float
+    wrote: Wrote
 
 
 @dataclass
@@ -244,6 +255,7 @@ class Program:
                 self.argv, env=os.environ | self.env, stdout=stream, stderr=words
             )
         self.pid, self._peak = self._process.pid, 0.0
+        self._wrote = Wrote()
         threading.Thread(target=self._sample, daemon=True).start()
         return self
 
@@ -257,7 +269,8 @@ class Program:
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         took = time.perf_counter() - self._began
-        return Used(took, usage.ru_utime + usage.ru_stime, self._peak)
+        self._note_size(took)
+        return Used(took, usage.ru_utime + usage.ru_stime, self._peak, self._wrote)
 
     def stop(self) -> Used:
         """End a program that would follow for ever."""
@@ -267,9 +280,17 @@ class Program:
     def _sample(self) -> None:
         # Not ru_maxrss: that of a child begins with what its parent had.
         with contextlib.suppress(OSError, LookupError):
-            while True:
-                self._peak = peak(self.pid)
-                time.sleep(0.05)
+            for number in itertools.count():
+                if number % 10 == 0:
+                    self._peak = peak(self.pid)
+                Path(f"/proc/{self.pid}").stat()  # ends the loop with the program
+                self._note_size(time.perf_counter() - self._began)
+                time.sleep(0.005)
+
+    def _note_size(self, now: float) -> None:
+        if (size := self.file.stat().st_size) > self._wrote.size:
+            first = self._wrote.first if self._wrote.size else now
+            self._wrote = Wrote(size, first, now)
 
 
 def peak(pid: int) -> float:
