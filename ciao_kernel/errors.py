@@ -195,7 +195,17 @@ class Incomplete(BackendError):
 
 
 class ClusterFault(BackendError):
-    """No API server answered, or its address or the credentials are missing."""
+    """No API server answered, or its address or the credentials are missing.
+
+    Args:
+        message: What is wrong.
+        hint: How to fix it, also for a command that only looks.
+        unreachable: No cluster can be asked at all, but a new job may run on this machine.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, unreachable: bool = False) -> None:
+        super().__init__(message, hint)
+        self.unreachable = unreachable
 
 
 class Refused(BackendError):

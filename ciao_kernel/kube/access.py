@@ -174,11 +174,13 @@ async def load(context: str = "") -> Access:
         names = os.pathsep.join(map(str, named))
         raise ClusterFault(
             f"KUBECONFIG names {names}, but there is no such file.",
-            "Correct it, or run the cell on this machine: %backend=local.",
+            "Correct it, or unset it to use ~/.kube/config.",
+            unreachable=True,
         )
     raise ClusterFault(
         "no cluster is configured: there is no kubeconfig, and this is not a pod.",
-        "Set KUBECONFIG, or run the cell on this machine: %backend=local.",
+        "Set KUBECONFIG, or create ~/.kube/config.",
+        unreachable=True,
     )
 
 

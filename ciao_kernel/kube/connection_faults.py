@@ -71,7 +71,9 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
             "Check the server, the proxy-url and the token in the kubeconfig: "
             "`kubectl config view`.",
         ), 0.0
-    hint = "Are the server and the network up? To run the cell on this machine: %backend=local."
+    hint = "Are the server and the network up?"
+    if access.context:
+        hint += " %context=… names another cluster."
     patience = _NAME_WAIT if isinstance(cause, socket.gaierror) else float("inf")
     if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
         hint = "The proxy-url of the kubeconfig, or else HTTPS_PROXY, names the proxy."
@@ -82,7 +84,7 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
                 "http://USER:PASSWORD@HOST:PORT."
             )
         patience = float("inf") if error.status in _PROXY_PASSES else 0.0
-    return ClusterFault(f"{place} does not answer: {why(error)}.", hint), patience
+    return ClusterFault(f"{place} does not answer: {why(error)}.", hint, unreachable=True), patience
 
 
 def why(error: Exception) -> str:

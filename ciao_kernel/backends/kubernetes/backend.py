@@ -22,6 +22,7 @@ from ciao_kernel.backends.kubernetes.existing.lookup import Lookup
 from ciao_kernel.backends.kubernetes.existing.submissions import Submissions
 from ciao_kernel.background import start_background
 from ciao_kernel.config import Settings
+from ciao_kernel.errors import ClusterFault
 from ciao_kernel.kube import configured
 from ciao_kernel.model import (
     ClusterSpec,
@@ -100,7 +101,20 @@ class KubernetesBackend:
         await self._targets.close()
 
     async def check(self, plan: Plan) -> None:
-        """Check that the cluster can run the job and that the user may run it."""
+        """Check that the cluster can run the job and that the user may run it.
+
+        Raises:
+            ClusterFault: From the client; the hint also names the way without a cluster.
+        """
+        try:
+            await self._check(plan)
+        except ClusterFault as fault:
+            if not fault.unreachable:
+                raise
+            hint = f"{fault.hint} To run on this machine: %backend=local."
+            raise ClusterFault(fault.message, hint, unreachable=True) from fault
+
+    async def _check(self, plan: Plan) -> None:
         from ciao_kernel.backends.kubernetes.cluster import checks
         from ciao_kernel.backends.kubernetes.manifests import manifest, volumes
         from ciao_kernel.backends.kubernetes.submission import choice, output_checks

@@ -185,6 +185,26 @@ def test_a_dry_run_refuses_the_requirements_file_that_a_run_refuses(ciao: User) 
     assert not (ciao.storage / "jobs").exists()
 
 
+def test_only_a_new_job_is_told_of_this_machine_when_there_is_no_cluster(ciao: User) -> None:
+    ciao.file("train.py", QUICK)
+    config = ciao.file(
+        "kubeconfig",
+        "clusters: [{name: far, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "contexts: [{name: far, context: {cluster: far, user: far}}]\n"
+        "users: [{name: far, user: {token: t}}]\ncurrent-context: far\n",
+    )
+    here = "To run on this machine: %backend=local."
+    for named, hint in (
+        (ciao.folder / "typo", "Correct it, or unset it to use ~/.kube/config."),
+        (config, "Are the server and the network up? --context … names another cluster."),
+    ):
+        away = {"KUBECONFIG": str(named), "CIAO_REQUEST_PATIENCE": "0.5"}
+        for words in (["run", "train.py"], ["run", "train.py", "--dryrun"]):
+            assert f"{hint} {here}\n" in ciao(*words, env=away).err
+        for words in (["jobs"], ["logs", "mnist"]):
+            assert f"{hint}\n" in ciao(*words, env=away).err
+
+
 def test_json_is_alone_on_standard_output_and_tells_of_failures_too(ciao: User) -> None:
     ciao.file("train.py", QUICK)
     done = ciao("run", "train.py", "--output=json")
