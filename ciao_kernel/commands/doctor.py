@@ -136,7 +136,7 @@ async def _frameworks(caller: Caller, settings: Settings) -> AsyncIterator[Findi
             python = interpreter.of_setting(settings, folder)
             yield Finding("ok", f"replicas run {python}")
         for fault in registry.faults(settings):
-            yield Finding("wrong", fault.message.rstrip("."), fault.hint)
+            yield Finding("wrong", fault.message.rstrip("."), for_terminal(fault.hint))
         for name in registry.table.names.frameworks:
             framework = registry.framework(name)
             if not framework.package or framework.package in sys.stdlib_module_names:
@@ -148,7 +148,7 @@ async def _frameworks(caller: Caller, settings: Settings) -> AsyncIterator[Findi
                 fix = f"for {name} jobs on this machine: {where}pip install {framework.requirement}"
                 yield Finding("note", f"{name}: {framework.package} is not installed", fix)
     except CiaoError as error:
-        yield Finding("wrong", error.message.rstrip("."), error.hint)
+        yield Finding("wrong", error.message.rstrip("."), for_terminal(error.hint))
 
 
 async def _kernelspecs() -> AsyncIterator[Finding]:
@@ -259,7 +259,7 @@ async def _cluster(caller: Caller, settings: Settings) -> AsyncIterator[Finding]
             trainer = await client.find("/apis/trainer.kubeflow.org/v1alpha1")
             source = client.access.source
     except CiaoError as error:
-        fix = error.hint.rstrip(".") or "ask the administrator of the cluster"
+        fix = for_terminal(error.hint.rstrip(".")) or "ask the administrator of the cluster"
         yield Finding("wrong", error.message.rstrip("."), fix)
         return
     yield Finding("ok", f"jobs run on Kubernetes {version.get('gitVersion', '')} of {source}")

@@ -223,8 +223,13 @@ class _NoticeWriter:
         """Do nothing; never called, because a dry run makes no job."""
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Notice):
-            self._face.write(f"{visible_lines(event.text)}\n")
+        if not isinstance(event, Notice):
+            return
+        text, preview = event.text, self._face.session.preview
+        # The preview contains the user's program, which stays as it is.
+        if self._face.terminal and not (preview and text == preview.text):
+            text = for_terminal(text)
+        self._face.write(f"{visible_lines(text)}\n")
 
     def conclude(self, error: JobFailed) -> bool:
         """Do nothing; never called."""

@@ -36,7 +36,7 @@ from ciao_kernel.commands.shared_arguments import line_count
 from ciao_kernel.commands.verb_table import VERBS
 from ciao_kernel.config import Settings
 from ciao_kernel.display.errors import colored, for_terminal, uncolored
-from ciao_kernel.display.terminal import TerminalDisplay
+from ciao_kernel.display.terminal import TerminalDisplay, show_error
 from ciao_kernel.errors import BackendError, DirectiveError, JobFailed, SettingError, UsageError
 from ciao_kernel.jupyter.messages import ciao_error
 from ciao_kernel.magics.header import Style
@@ -682,6 +682,35 @@ def test_a_caret_stays_under_what_it_points_at() -> None:
 
 def test_commands_are_named_as_they_are_typed() -> None:
     assert for_terminal("`%ciao jobs` and %ciao") == "`ciao jobs` and %ciao"
+
+
+def test_the_users_own_lines_stay_as_they_are_in_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "# %namespace=Team"
+    error = DirectiveError("no.", "Write %namespace=team.", line=1, column=13, width=4, text=line)
+    show_error(error, Settings(color="never"))
+    assert capsys.readouterr().err.splitlines() == [
+        f"line 1: {line}",
+        f"{' ' * 21}^^^^",
+        "DirectiveError: no.",
+        "Write --namespace team.",
+    ]
+
+
+def test_a_dry_run_says_commands_as_they_are_typed_and_shows_the_program_as_it_is() -> None:
+    said: list[str] = []
+    text = "print('`%ciao jobs`')"
+    session = SimpleNamespace(preview=None)
+    caller: Any = SimpleNamespace(write=said.append, session=session, terminal=True)
+    writer = run._NoticeWriter(caller)
+    writer.show(Notice("`%ciao jobs` lists them."))
+    session.preview = SimpleNamespace(text=text)
+    writer.show(Notice(text))
+    assert said == ["`ciao jobs` lists them.\n", f"{text}\n"]
+    caller.terminal = False
+    writer.show(Notice("`%ciao jobs` lists them."))
+    assert said[2:] == ["`%ciao jobs` lists them.\n"]
 
 
 class Recorder:
