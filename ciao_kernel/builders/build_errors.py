@@ -26,7 +26,7 @@ _DENIED = r"\b40[13]\b|UNAUTHORIZED|authentication required|DENIED"
 # error, {2} the action that failed, {3} the Secret with the passwords.
 _REGISTRY = (
     (r"\b429\b|TOOMANYREQUESTS", "the registry {0} accepts no more requests for now.",
-     "Run the cell again in some minutes. Users who sign in may have a higher limit: "
+     "Try again in some minutes. Users who sign in may have a higher limit: "
      "%pushSecret=NAME names a Secret with the registry's password."),
     (_DENIED,
      "the registry {0} does not let the build {2}: its pod has no password with that right.",
@@ -44,7 +44,7 @@ _REGISTRY = (
      "`%ciao config registryAuthority=FILE` names the authority that signed it."),
     (r"lookup (\S+) .*|no such host",
      "the build's pod cannot resolve the name of the registry: {1}.",
-     "Nodes and pods must be able to resolve the registry's name as written in the cell."),
+     "Nodes and pods must be able to resolve the registry's name as you wrote it."),
     (r"connection refused|connection reset|broken pipe|i/o timeout|no route to host|EOF",
      "the registry {0} does not answer the build.", "Is it up, and can pods reach it?"),
 )  # fmt: skip
@@ -110,7 +110,7 @@ def lost(target: Reference, tag: str) -> CiaoError:
     """Return the error of a build that reported success but left no image."""
     return RegistryFault(
         f"the build succeeded, but there is no {target.name}:{tag}.",
-        "Does somebody remove images there? Run the cell again.",
+        "Does somebody remove images there? Try again.",
     )
 
 
@@ -127,14 +127,14 @@ def _cluster_error(end: PodResult, namespace: str) -> CiaoError | None:
     if end.reason == "Deleted":
         return ClusterFault(
             f"the pod that built the image was removed from {namespace}: {why}.",
-            "Run the cell again.",
+            "Try again.",
         )
     if end.reason or end.code is None:  # evicted, or the node was shut down or had no room
         return ClusterFault(
             f"the pod that built the image was ended in {namespace}: {why}.",
-            "A node needs room for the unpacked image. Run the cell again, or use a smaller base."
+            "A node needs room for the unpacked image. Try again, or use a smaller base."
             if end.reason == "Evicted"
-            else "Run the cell again.",
+            else "Try again.",
         )
     return None
 

@@ -42,7 +42,7 @@ def read(folder: Path, name: str, what: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("~"):
         raise SourceError(
-            f"{what} names {_shown(name)}, which is outside the notebook's folder, {folder}.",
+            f"{what} names {_shown(name)}, which is outside the folder of your code, {folder}.",
             "Copy it there.",
         )
     try:
@@ -50,7 +50,7 @@ def read(folder: Path, name: str, what: str) -> str:
             if Boundary.around(folder).is_outside(held.real):
                 raise SourceError(
                     f"{what} names {_shown(name)}, which leads to {_shown(str(held.real))}, "
-                    f"outside the notebook's folder, {folder}.",
+                    f"outside the folder of your code, {folder}.",
                     "Copy it there.",
                 )
             with held.open() as opened:
@@ -65,7 +65,7 @@ def read(folder: Path, name: str, what: str) -> str:
     except ValueError:  # a null byte, or half a character
         why = "no file can have this name"
     raise SourceError(
-        f"{_shown(name)} cannot be read: {why}.", f"{what} names a file beside the notebook."
+        f"{_shown(name)} cannot be read: {why}.", f"{what} names a file next to your code."
     )
 
 
@@ -133,7 +133,7 @@ def _inside(
     relative = PurePosixPath(pattern.lstrip("/") or ".")
     if ".." in relative.parts:
         raise SourceError(
-            f"{place}: {pattern} is outside the notebook's folder, {folder}.", "Copy it there."
+            f"{place}: {pattern} is outside the folder of your code, {folder}.", "Copy it there."
         )
     matches = [folder / relative]
     if not os.path.lexists(matches[0]):

@@ -154,7 +154,7 @@ def check(text: str, name: str) -> None:
             raise SourceError(
                 f"{name}, line {one.line}: here-documents (<<) are not supported, because the "
                 "original kaniko ignores them.",
-                "Put the text into a file beside the notebook and COPY it, or join commands by &&.",
+                "Put the text into a file next to your code and COPY it, or join commands by &&.",
             )
         if given := dockerfile_flags.ignored(one.name, one.flags):
             raise SourceError(

@@ -62,7 +62,7 @@ class Recipe:
     dockerfile: str
     files: tuple[File, ...] = ()
     name: str = ""
-    why: str = "the cell's environment"
+    why: str = "the job's environment"
 
 
 class Executor:
@@ -108,7 +108,7 @@ class Executor:
         if files_digest != await work.thread(
             lambda: packed_context.digest(recipe.files, work.check)
         ):
-            raise SourceError("files changed while they were packed.", "Run the cell again.")
+            raise SourceError("files changed while they were packed.", "Try again.")
         work.say(f"building {target.name}:{tag} for {recipe.why} …")
         name = f"ciao-build-{tag[9:19]}-{secrets.token_hex(3)}"
         build_pod = pod(

@@ -84,7 +84,7 @@ def _layer(
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentFault(
-                f"no space is left in {place.parent.parent} to pack the cell's files.",
+                f"no space is left in {place.parent.parent} to pack the job's files.",
                 "Free some space, or send fewer files with %files.",
             ) from None
         raise SourceError(

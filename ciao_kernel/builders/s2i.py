@@ -267,7 +267,7 @@ def _check_replaced(ask: Build, wanted: Requirements) -> None:
             both = f"write %requirements={_REQUIREMENTS}"
         hint = f"To install both, {both}. {hint}"
     raise SpecError(
-        f"the scripts read one {_REQUIREMENTS}, and both %files and the cell's packages have one.",
+        f"the scripts read one {_REQUIREMENTS}, and both %files and the job's packages have one.",
         hint,
         directive="packages" if spec.packages else "requirements",
     )

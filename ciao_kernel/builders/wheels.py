@@ -131,7 +131,7 @@ async def _unpacked(
     if made:
 
         def wait() -> None:
-            emit("another cell is downloading the same packages; waiting for it …")
+            emit("another job is downloading the same packages; waiting for it …")
 
         async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
             if not disk_cache.is_own(folder):

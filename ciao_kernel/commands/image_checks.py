@@ -46,7 +46,7 @@ async def check_images(
 async def _check(image: str, frameworks: list[str], settings: Settings, patience: float) -> Finding:
     jobs = f"{' and '.join(frameworks)} jobs"
     words = " ".join(f"images.{name}=IMAGE" for name in frameworks)
-    another = f"%image=IMAGE in a cell, or for all cells: ciao config {words}"
+    another = f"%image=IMAGE for one job, or for all jobs: ciao config {words}"
     unchecked = f"the image {image} of {jobs} could not be checked"
     try:
         async with asyncio.timeout(patience):

@@ -24,8 +24,8 @@ def arguments(verb: argparse.ArgumentParser) -> None:
     """Add the job or the replica, ``--seconds`` and ``--output``."""
     verb.epilog = (
         "The main thread of each process is sampled about 45 times a second, from outside and also "
-        "in libraries in C. Lines of the cell keep their numbers. The slow replica, for which the "
-        "others wait, is named. The job goes on meanwhile; "
+        "in libraries in C. Lines of the program keep their numbers. The slow replica, for which "
+        "the others wait, is named. The job goes on meanwhile; "
         "the stop button ends the wait. On a cluster the command requires the right to get and "
         "create pods/exec. Options of a job: %inspect=off."
     )

@@ -149,7 +149,7 @@ async def suspendable(
 
     backend, job, status = await session.find(args.name, where(args))
     if status.state.over:
-        raise BackendError(f"{job.name} is over: {status.state}.", "Run its cell again.")
+        raise BackendError(f"{job.name} is over: {status.state}.", "Run it again.")
     if not isinstance(backend, Suspending):
         if not suspended:
             raise UsageError(
@@ -158,7 +158,7 @@ async def suspendable(
             )
         raise UsageError(
             f"{job.name} cannot be suspended: the backend {job.backend} keeps no place for it.",
-            f"`%ciao delete {job.reference}` ends it; run its cell again later.",
+            f"`%ciao delete {job.reference}` ends it; run it again later.",
         )
     return backend, job
 

@@ -67,13 +67,13 @@ class Settings:
 
     backend: str = _setting("auto", Text(), "Where jobs run: auto, local or kubernetes.")
     builder: str = _setting("auto", Text(), "Builder of the code: auto, or its name.")
-    framework: str = _setting("", Text(), "Framework for cells without %framework.")
+    framework: str = _setting("", Text(), "Framework for jobs without %framework.")
     python: str = _setting("", Text(), "Interpreter of local replicas; empty: the kernel's.")
     clean_policy: CleanPolicy = field(
         default=CleanPolicy.RUNNING,
         metadata={
             "kind": one_of(*(policy.value for policy in CleanPolicy), convert=CleanPolicy),
-            "help": "What is removed when a job is over, for cells without %cleanPolicy.",
+            "help": "What is removed when a job is over, for jobs without %cleanPolicy.",
         },
     )
     on_shutdown: str = _setting(
@@ -118,10 +118,10 @@ class Settings:
         default=ApiName.AUTO,
         metadata={
             "kind": one_of(*(name.value for name in ApiName), convert=ApiName),
-            "help": "Kind of object that runs a job on a cluster, for cells without %api.",
+            "help": "Kind of object that runs a job on a cluster, for jobs without %api.",
         },
     )
-    queue: str = _setting("", Text(), "Queue of Kueue for jobs of cells without %queue.")
+    queue: str = _setting("", Text(), "Queue of Kueue for jobs without %queue.")
     gang_scheduler: str = _setting(
         "",
         Text(),
@@ -141,7 +141,7 @@ class Settings:
         },
     )
     job_volumes: tuple[Volume, ...] = _setting(
-        (), JobVolumes(), "Volumes of all cells, but for those that have something else there."
+        (), JobVolumes(), "Volumes of all jobs, but for those that have something else there."
     )
     host_folders: tuple[str, ...] = _setting(
         (), Folders(), "Folders of nodes that %volume=host:/PATH may mount, each with all in it."
@@ -149,13 +149,13 @@ class Settings:
     checkpoint: str = _setting(
         "",
         CheckpointSetting(),
-        "Place of checkpoints for cells with %checkpoint alone: a claim, or a folder of this "
+        "Place of checkpoints for jobs with %checkpoint alone: a claim, or a folder of this "
         "machine; empty: on this machine a folder in the storage.",
     )
     cpu_request: str = _setting(
         "100m",
         CpuRequest(),
-        "CPU request of a replica on a cluster, for cells without %cpu; never a limit.",
+        "CPU request of a replica on a cluster, for jobs without %cpu; never a limit.",
     )
     cluster_python: str = _setting("python3", Text(), "Python interpreter in the replicas' image.")
     ttl: float = _setting(
@@ -169,7 +169,7 @@ class Settings:
     follow_patience: float = _setting(
         600.0,
         Number(1, "seconds"),
-        "Time after which a cell stops following its job if the API server does not answer, or "
+        "Time after which a job is no longer followed if the API server does not answer, or "
         "refuses the credentials.",
     )
     hopeless_wait: float = _setting(
@@ -186,7 +186,7 @@ class Settings:
     registry: str = _setting(
         "",
         OrNothing(Repository()),
-        "Repository for the images of cells: HOST/PATH.",
+        "Repository for the images of jobs: HOST/PATH.",
     )
     plain_registries: tuple[str, ...] = _setting(
         (), Hosts(), "Registries that use http; all others must use https."
@@ -195,15 +195,15 @@ class Settings:
         "", Text(), "File with the certificate of the authority of a private registry."
     )
     push_secret: str = _setting(
-        "", OrNothing(Name()), "Secret with registry passwords, for cells without %pushSecret."
+        "", OrNothing(Name()), "Secret with registry passwords, for jobs without %pushSecret."
     )
     pip_secret: str = _setting(
         "",
         OrNothing(Name()),
-        "Secret with a pip.conf for pods that build images, for cells without %pipSecret.",
+        "Secret with a pip.conf for pods that build images, for jobs without %pipSecret.",
     )
     s2i_builder: str = _setting(
-        "", Text(), "Builder image of source-to-image, for cells without %s2iBuilder."
+        "", Text(), "Builder image of source-to-image, for jobs without %s2iBuilder."
     )
     kaniko_image: str = _setting(KANIKO, Text(), "Image of pods that build images.")
     build_deadline: float = _setting(
@@ -227,12 +227,12 @@ class Settings:
     inspect: str = _setting(
         "on",
         one_of("on", "off"),
-        "Whether `ciao stacks` and breakpoint() look into replicas, for cells without %inspect.",
+        "Whether `ciao stacks` and breakpoint() look into replicas, for jobs without %inspect.",
     )
     silence: float = _setting(
         300.0,
         Number(0, "seconds"),
-        "Time without a line of any replica after which a cell shows where they stand; 0: never.",
+        "Time without a line of any replica after which ciao shows where they stand; 0: never.",
     )
     debug_wait: float = _setting(
         600.0,
@@ -248,12 +248,12 @@ class Settings:
     lines: int = _setting(
         DEFAULT_LINES,
         LineCount(),
-        "First and last lines of each replica that a notebook keeps, for cells without %lines.",
+        "First and last lines of each replica that a notebook keeps, for jobs without %lines.",
     )
     usage: str = _setting(
         "off",
         one_of("on", "off"),
-        "Whether the table shows the processors, memory and GPUs that replicas use, for cells "
+        "Whether the table shows the processors, memory and GPUs that replicas use, for jobs "
         "without %usage.",
     )
     output_rate: float = _setting(
@@ -293,7 +293,7 @@ class Settings:
     output_claim: str = _setting(
         "",
         ClaimSetting(),
-        "Claim by which files of %output come back from a cluster, for cells with by:claim; empty: "
+        "Claim by which files of %output come back from a cluster, for jobs with by:claim; empty: "
         "that of %checkpoint or %volume.",
     )
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -70,7 +70,7 @@ def on_cluster(spec: JobSpec, settings: Settings, job: str) -> tuple[Volume, ...
             raise _refused(
                 "%checkpoint on a cluster needs a claim, and "
                 f"{why if settings.checkpoint else 'the setting checkpoint is empty'}.",
-                "Name one: %checkpoint=CLAIM, or for all cells `%ciao config checkpoint=CLAIM`.",
+                "Name one: %checkpoint=CLAIM, or for all jobs `%ciao config checkpoint=CLAIM`.",
             )
         place = CheckpointPlace().parse(settings.checkpoint)
     return (Volume(VolumeKind.CLAIM, WHERE, place.claim, _path(place, spec, job)),)

@@ -80,7 +80,7 @@ async def run(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Pat
     if mode == "Always":
         raise ClusterFault(
             f"the sign-in program {command} of the kubeconfig needs a terminal "
-            "(interactiveMode: Always), and a kernel has none.",
+            "(interactiveMode: Always), and ciao gives it none.",
             "Set `interactiveMode: IfAvailable` if it also works without questions, or use "
             "another way to sign in.",
         )
@@ -232,5 +232,5 @@ def _read(output: bytes, command: str, version: str) -> Credential:
 def _failed(command: str, why: str) -> ClusterFault:
     return ClusterFault(
         f"the sign-in program {command} of the kubeconfig failed: {why.rstrip('.')}.",
-        "Sign in with it in a terminal, then run the cell again.",
+        "Sign in with it in a terminal, then try again.",
     )

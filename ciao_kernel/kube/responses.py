@@ -186,7 +186,7 @@ def credentials_rejected(
     reason = renewal or refusal
     return Refused(
         f"the cluster of {access.source} does not accept these credentials: {reason.message}",
-        "Sign in to the cluster again, then run the cell again.",
+        "Sign in to the cluster again, then try again.",
         code=refusal.code,
         reason=refusal.reason,
     )

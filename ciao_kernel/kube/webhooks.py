@@ -39,7 +39,7 @@ def silent_webhook(message: str) -> tuple[str, str] | None:
     if name.endswith(_OPERATOR):
         which = f"the training operator's webhook ({name})"
     cause = "no answer in time" if "exceeded" in cause or "timeout" in cause else cause
-    hint = "The operator may just be starting: run the cell again in a minute."
+    hint = "The operator may just be starting: try again in a minute."
     if service := _SERVICE.search(found["why"]):
         hint += (
             f" If this stays, an administrator checks the service {service['service']}: "

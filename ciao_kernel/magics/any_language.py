@@ -55,8 +55,8 @@ def deliver(cell: ScannedCell, table: Table) -> str:
     if not below.strip():
         last = cell.header.last
         raise SourceError(
-            "the cell has directives but no text.",
-            "Put the text for the program of %command below them, in the same cell.",
+            f"the {cell.style.noun} has directives but no text.",
+            f"Put the text for the program of %command below them, in the same {cell.style.noun}.",
             line=last.number if last else 0,
             text=shown(last, table).text if last else "",
         )

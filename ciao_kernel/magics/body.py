@@ -35,7 +35,7 @@ def check_text(text: str, table: Table) -> None:
             text,
             table,
             place,
-            "the cell contains a null byte, which Python does not accept.",
+            "the code contains a null byte, which Python does not accept.",
             "Delete it, or type the line again.",
         )
     try:
@@ -45,14 +45,14 @@ def check_text(text: str, table: Table) -> None:
             text,
             table,
             error.start,
-            f"the cell contains half a character (U+{ord(text[error.start]):04X}), "
+            f"the code contains half a character (U+{ord(text[error.start]):04X}), "
             "which cannot be written to a file.",
             "Delete it, or type the line again.",
         ) from None
     if size > MAX_BYTES:
         raise SourceError(
-            f"the cell has {size:,} bytes; {MAX_BYTES:,} is the limit.",
-            "Move data to a file for %files, or move code to a module in the notebook's folder.",
+            f"the code has {size:,} bytes; {MAX_BYTES:,} is the limit.",
+            "Move data to a file for %files, or move code to a module in the same folder.",
         )
 
 
@@ -172,8 +172,8 @@ def check_body(
     """
     if head.body is None:
         raise SourceError(
-            "the cell has directives but no code.",
-            "Put the training code below them, in the same cell.",
+            f"the {style.noun} has directives but no code.",
+            f"Put the training code below them, in the same {style.noun}.",
             line=head.last.number if head.last else 0,
             text=shown(head.last, table).text if head.last else "",
         )
@@ -215,7 +215,7 @@ def _hint(message: str, line: str) -> str:
     if not may_be_newer(message, line):
         return ""
     return (
-        f"{_OWN}, the kernel's, cannot compile the cell. If the replicas have a newer one that "
+        f"{_OWN}, the kernel's, cannot compile the code. If the replicas have a newer one that "
         "can, name it: %python=python3…."
     )
 

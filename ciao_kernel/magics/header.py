@@ -30,6 +30,11 @@ class Style(enum.Enum):
         """Return the text before the first ``%`` of a line."""
         return self.value.removesuffix("%")
 
+    @property
+    def noun(self) -> str:
+        """Return the word for a text with such directives."""
+        return "cell" if self is Style.CELL else "file"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

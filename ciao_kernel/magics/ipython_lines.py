@@ -87,7 +87,7 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if near and style is Style.FILE:
         return f"In a file, write directives as comments at the top: #%{near}=…"
     if entry:
-        return "Write directives at the top of the cell, starting in the first column."
+        return "Write directives at the top, starting in the first column."
     if near:
         return f"Did you mean {_form(near, table)}?"
     if _PIP.match(text):

@@ -46,8 +46,10 @@ def check_command(spec: JobSpec, framework: Framework) -> None:
     """
     if spec.command and not isinstance(framework, AnyLanguage):
         raise SpecError(
-            f"%command is for programs in any language, but {framework.name} runs the cell itself.",
-            "Leave out %command (%args has the arguments of the cell), or write %framework=custom.",
+            f"%command is for programs in any language, but {framework.name} runs the program "
+            "itself.",
+            "Leave out %command (%args has the arguments of the program), or write "
+            "%framework=custom.",
             directive="command",
         )
 
@@ -62,8 +64,8 @@ def check_serve(spec: JobSpec, framework: Framework) -> None:
         return
     if not isinstance(framework, Serving):
         raise SpecError(
-            f"{framework.name} has no server that a replica could run instead of the cell.",
-            "Leave out %serve: every replica then runs the cell.",
+            f"{framework.name} has no server that a replica could run instead of the program.",
+            "Leave out %serve: every replica then runs the program.",
             directive="serve",
         )
     known = framework.servers

@@ -130,12 +130,12 @@ def read(job: Job) -> Record:
         pass
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"the record of {job.name} cannot be read: {error}.", "Run its cell again."
+            f"the record of {job.name} cannot be read: {error}.", "Run its cell or file again."
         ) from None
     raise UsageError(
         f"this machine has no record of what {job.name} was made of.",
         "It was started on another machine, by another version of ciao, or with more than "
-        f"{_MOST >> 20} MiB of files. Run its cell again.",
+        f"{_MOST >> 20} MiB of files. Run its cell or file again.",
     )
 
 

@@ -161,7 +161,7 @@ class Registry:
         for builder in self._loadable("builders", lambda name: self.builder(name, settings)):
             if builder.backend == backend and builder.supported_fields.issuperset(wishes):
                 return builder
-        what = " that supports all directives of this cell" if wishes else ""
+        what = " that supports all directives of this job" if wishes else ""
         raise PluginError(f"the backend {backend} has no builder{what}.")
 
     def faults(self, settings: Settings) -> list[PluginError]:

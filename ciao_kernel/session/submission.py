@@ -130,5 +130,5 @@ def _detached(job: Job, *, deletes: bool) -> str:
         f"{job.name} runs in the background. `%ciao attach {job.reference}` follows it, "
         f"`%ciao delete {job.reference}` stops it."
     )
-    left = " It is kept after its end: cleanPolicy=all only removes jobs that a cell waits for."
+    left = " It is kept after its end: cleanPolicy=all only removes jobs that are followed."
     return text + left if deletes else text

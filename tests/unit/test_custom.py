@@ -112,7 +112,7 @@ def test_another_framework_has_no_command() -> None:
     with pytest.raises(UsageError) as caught:
         session.parse("%framework=pytorch\n%command=prog {cell}\nx = 1")
     assert caught.value.line == 2  # type: ignore[attr-defined]
-    assert "pytorch runs the cell itself" in caught.value.message
+    assert "pytorch runs the program itself" in caught.value.message
     assert "%framework=custom" in caught.value.hint
     check_command(Custom().complete(parsed(HEADER + "x").spec), Custom())
 

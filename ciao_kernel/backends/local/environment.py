@@ -75,7 +75,7 @@ async def prepare(
         return str(folder / "bin" / "python")
 
     def wait() -> None:
-        emit(Notice(f"another cell is installing {wanted.label}; waiting for it …"))
+        emit(Notice(f"another job is installing {wanted.label}; waiting for it …"))
 
     async with pip.alone(folder.with_suffix(".lock"), wait) as lock:
         if not _is_made(folder):

@@ -189,5 +189,5 @@ def _lost(job: Job, folder: Folder, elsewhere: str) -> JobLost:
         )
     return JobLost(
         f"the process that runs {job.name} is gone: it was killed, or this machine was restarted.",
-        f"Run the cell again. `%ciao delete {job.name}` removes what is left.",
+        f"Run the job again. `%ciao delete {job.name}` removes what is left.",
     )

@@ -47,7 +47,7 @@ def check(plan: Plan, folders: Mapping[str, str]) -> None:
                 raise _refused(
                     f"the volumes {other} and {one} of two roles are at the same place, and all "
                     "replicas on this machine share the program's folder.",
-                    "Name another folder in one of them, or run the cell on a cluster.",
+                    "Name another folder in one of them, or run the job on a cluster.",
                 )
         found.append((one, here))
 

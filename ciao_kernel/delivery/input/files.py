@@ -160,7 +160,7 @@ class _Search:
             raise _refused("an empty name", "there is no such file")
         if relative.is_absolute() or ".." in relative.parts or pattern.startswith("~"):
             raise SpecError(
-                f"%files cannot take {_shown(pattern)}: it is outside the notebook's folder, "
+                f"%files cannot take {_shown(pattern)}: it is outside the folder of your code, "
                 f"{_shown(self.folder)}.",
                 "Copy the file into that folder, or link to it there and write "
                 f"%files={_FORCE_MARK}LINK.",
@@ -280,7 +280,7 @@ class _Search:
         return SpecError(
             f"%files cannot take {listed(paths)}: {verb} {place}outside of "
             f"{_shown(self._boundary.top)}.",
-            f"Copy the data into the notebook's folder, or write {forced} to include it anyway.",
+            f"Copy the data into the folder of your code, or write {forced} to include it anyway.",
             directive="files",
         )
 

@@ -283,7 +283,7 @@ class _Imports:
         return SourceError(
             f"the code imports {visible(path)}, which leads to {visible(str(real))}, outside of "
             f"{visible(str(self._boundary.top))}.",
-            f"Copy it into the notebook's folder, or write %files=!{quote(path)} to include it "
+            f"Copy it into the folder of your code, or write %files=!{quote(path)} to include it "
             "anyway.",
         )
 

@@ -119,7 +119,7 @@ def check(line: str, place: str, *, strict: bool = False) -> None:
         )
     if strict and mask(line) != line:
         raise SourceError(
-            f"{place} names a user or a password, but the cell's text is sent with the job.",
+            f"{place} names a user or a password, but directives are sent with the job.",
             "Put them into ~/.netrc or into pip's own configuration, and write only the address.",
         )
     if remote(line):

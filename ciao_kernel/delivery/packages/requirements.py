@@ -150,7 +150,7 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
         if path.is_absolute() or ".." in path.parts or wanted.requirements.startswith("~"):
             raise SourceError(
                 f"%requirements names {shown(wanted.requirements)}, which is outside the "
-                f"notebook's folder, {work}.",
+                f"folder of your code, {work}.",
                 "Copy it there.",
             )
         file = work / path
@@ -163,7 +163,7 @@ def read(wanted: BuildSpec, work: Path) -> Requirements:
                 why = "it is a link to itself"
             raise SourceError(
                 f"{shown(wanted.requirements)} cannot be read: {why}.",
-                "%requirements names a file beside the notebook.",
+                "%requirements names a file next to your code.",
             ) from None
         for line, place, holds in found:
             (constraints if holds else lines).append(line)
@@ -206,7 +206,7 @@ class _Files:
                 if "://" in value:
                     raise SourceError(
                         f"{place}: requirements files are read only from this machine.",
-                        "Download it into the notebook's folder.",
+                        "Download it into the folder of your code.",
                     )
                 value = " ".join(_words(value, place))
                 yield from self.flat(file.parent / value, value, holds or "c" in option[:3])
@@ -230,7 +230,7 @@ class _Files:
                     raise SourceError(
                         f"{shown(name)} leads to {shown(str(held.real))}, outside of "
                         f"{shown(str(self._boundary.top))}.",
-                        "Copy the file into the notebook's folder.",
+                        "Copy the file into the folder of your code.",
                     )
                 if held.size > _LARGE:
                     why = "it is larger than a megabyte"
@@ -243,7 +243,7 @@ class _Files:
         if why:
             raise SourceError(
                 f"{shown(name)} cannot be read: {why}.",
-                "%requirements names a file beside the notebook.",
+                "%requirements names a file next to your code.",
             )
         return text
 
@@ -293,5 +293,5 @@ def _editable(said: str, place: str, remote: bool) -> SourceError:
         )
     return SourceError(
         f"{place}: {said} is a local path; replicas may run on other machines.",
-        "Modules beside the notebook are included automatically; use %files for other folders.",
+        "Modules next to your code are included automatically; use %files for other folders.",
     )

@@ -268,7 +268,7 @@ def directives() -> list[Directive]:
             (
                 "podPatch", "pod_patch",
                 value_types.Word(
-                    "a YAML file in the notebook's folder", value_types.Suggestions.FILES
+                    "a YAML file next to your code", value_types.Suggestions.FILES
                 ),
                 "YAML file with metadata and spec that is merged into each pod template, as "
                 "kubectl patch does it. A last resort, for fields without a directive.",

@@ -23,7 +23,7 @@ class Address:
 
     expected: str = (
         "the address of a package index, such as https://pypi.example.com/simple (a password "
-        "belongs in ~/.netrc or in pip's configuration, never in a cell)"
+        "belongs in ~/.netrc or in pip's configuration, never in a directive)"
     )
 
     def parse(self, text: str) -> str:
@@ -97,7 +97,7 @@ def directives() -> list[Directive]:
             "requirements",
             "build.requirements",
             value_types.Word(
-                "a requirements file in the notebook's folder", value_types.Suggestions.FILES
+                "a requirements file next to your code", value_types.Suggestions.FILES
             ),
             "Requirements file that lists Python packages, as for pip install -r.",
             "%requirements=requirements.txt",
@@ -135,7 +135,7 @@ def directives() -> list[Directive]:
             "condaEnv",
             "build.conda_env",
             value_types.Word(
-                "a file such as environment.yml in the notebook's folder",
+                "a file such as environment.yml next to your code",
                 value_types.Suggestions.FILES,
             ),
             "Conda environment to install in an image that has conda; a pod builds it.",
@@ -144,10 +144,8 @@ def directives() -> list[Directive]:
         Directive(
             "dockerfile",
             "build.dockerfile",
-            value_types.Word(
-                "a Dockerfile in the notebook's folder", value_types.Suggestions.FILES
-            ),
-            "Dockerfile of the environment; a pod builds it, and the cell is added on top.",
+            value_types.Word("a Dockerfile next to your code", value_types.Suggestions.FILES),
+            "Dockerfile of the environment; a pod builds it, and the program is added on top.",
             "%dockerfile=Dockerfile",
         ),
         Directive(

@@ -47,7 +47,7 @@ def directives() -> list[Directive]:
             "files",
             "files",
             value_types.Words("paths, quoted as in a shell", value_types.Suggestions.FILES),
-            "Files and folders in the notebook's folder to deliver to the replicas; data/*.csv "
+            "Files and folders next to your code to deliver to the replicas; data/*.csv "
             "works. !name delivers also what is excluded or refused otherwise, such as a link that "
             "leads out of the folder.",
             "%files=data/train.csv conf/",

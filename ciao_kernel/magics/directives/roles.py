@@ -35,7 +35,7 @@ def directives(frameworks: Mapping[str, Iterable[str]]) -> list[Directive]:
             "framework",
             "framework",
             value_types.choice_of(frameworks),
-            "The training framework. It makes the cell a job.",
+            "The training framework. It makes a cell or a file a job.",
             "%framework=tensorflow",
         ),
         *roles,

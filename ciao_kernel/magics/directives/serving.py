@@ -36,7 +36,7 @@ def directives() -> list[Directive]:
             _NAME,
             "serve",
             Roles(),
-            "Roles that only serve: they run TensorFlow's server, and the others run the cell.",
+            "Roles that only serve: they run TensorFlow's server, and the others run the program.",
             "%serve=ps,worker",
         ),
     ]

@@ -45,7 +45,7 @@ _READS = "EOFError: EOF when reading a line"
 """Error of input(); that of an empty pickle has another text."""
 _QUITS = re.compile(r"^(?:\[rank\d+\]: )?bdb\.BdbQuit\b", re.MULTILINE)
 _PROMPT = re.compile(r"\(Pdb\) |\bipdb> ")
-_BREAKPOINT = "breakpoint() opens a prompt in the cell, but not with %inspect=off or %warm."
+_BREAKPOINT = "breakpoint() opens a prompt, but not with %inspect=off or %warm."
 _KERAS_3 = re.compile(r"unsupported type[^\n]{0,200}PerReplica|create_per_worker_dataset")
 _KILLED_PROCESS = re.compile(r"^  exitcode +: -9\b", re.MULTILINE)
 """What torchrun reports of a process that was killed."""
@@ -103,7 +103,7 @@ def refused_pods(message: str) -> str:
     if f'{POD_SECURITY} "restricted' not in message:
         return by_cell
     return (
-        f"{by_cell} For all cells, an administrator labels the namespace "
+        f"{by_cell} For all jobs, an administrator labels the namespace "
         "pod-security.kubernetes.io/enforce=restricted, and grants you `get` of it: ciao then sets "
         "these fields itself."
     )
@@ -256,6 +256,6 @@ def _memory(cause: str, text: str, one: ReplicaStatus, failure: Failure) -> str:
             f"{f'%memory={more}' if more else 'a higher %memory'}, or smaller batches."
         )
     return (
-        "The cell has no %memory, so a limit of the namespace or the node's memory applied: set "
+        "There is no %memory, so a limit of the namespace or the node's memory applied: set "
         "%memory, or try smaller batches."
     )

@@ -31,12 +31,12 @@ def image_hint(reason: str, text: str, job: Job) -> str:
     named = stored_header.names(job.header)
     secret = "%imagePullSecret=NAME names a Secret with the password of its registry."
     if named & _BUILT:
-        return f"The image was built for this cell; the nodes must be able to pull it. {secret}"
+        return f"The image was built for this job; the nodes must be able to pull it. {secret}"
     if "image" in named:
         return f"Correct %image, or make the image available to the nodes. {secret}"
     hint = (
-        "The cell names no %image, so its image is that of the settings or ciao's default: add "
-        "%image=IMAGE, or set it for all cells with "
+        "There is no %image, so the image is that of the settings or ciao's default: add "
+        "%image=IMAGE, or set it for all jobs with "
         f"`ciao config images.{job.framework}=IMAGE`."
     )
     return f"{hint} {secret}" if _REFUSED.search(text) else hint

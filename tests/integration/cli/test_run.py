@@ -172,7 +172,7 @@ def test_a_dry_run_refuses_the_requirements_file_that_a_run_refuses(ciao: User) 
     ciao.file("notes.txt", "my password: hunter2\n")
     (ciao.folder / "link.txt").symlink_to("/etc/passwd")
     for name, says in (
-        ("/etc/passwd", "outside the notebook's folder"),
+        ("/etc/passwd", "outside the folder of your code"),
         ("link.txt", "link.txt leads to /etc/passwd, outside of"),
         ("notes.txt", "notes.txt, line 1 does not name a package"),
     ):

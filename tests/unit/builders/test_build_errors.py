@@ -45,7 +45,7 @@ REGISTRIES = [
     (
         PUSH + "dial tcp: lookup reg on 10.96.0.10:53: server misbehaving",
         "cannot resolve the name of the registry: reg",
-        "as written in the cell",
+        "as you wrote it",
     ),
     (
         "error pushing image: failed to push: dial tcp 1.2.3.4:5: connect: connection refused",

@@ -147,7 +147,7 @@ def test_links_out_of_the_folder(folder: Path, tmp_path_factory: pytest.TempPath
         assert "a line !sub/link there includes a file anyway" in refused.value.hint
     assert gather(folder, "sub/link", ignored="!sub/link") == ["sub/link"]
     assert "sub/link" not in gather(folder, ".", ignored="sub/link")
-    with pytest.raises(SourceError, match=r"sub/link, which leads to .*, outside the notebook"):
+    with pytest.raises(SourceError, match=r"sub/link, which leads to .*, outside the folder of"):
         context.read(folder, "sub/link", "%dockerfile")
     (folder / "tree").symlink_to(elsewhere)
     with pytest.raises(SourceError, match="tree cannot be taken: it leads to"):

@@ -390,7 +390,7 @@ def test_a_file_of_an_environment_goes_where_it_is_written_out(tree: Path) -> No
 @pytest.mark.parametrize("pattern", ["/etc/passwd", "../x", "data/../../x", "~/x", "~root/x", ".."])
 def test_nothing_leaves_the_folder(tree: Path, pattern: str) -> None:
     error = refused(tree, pattern)
-    assert f"cannot take {pattern}: it is outside the notebook's folder" in error.message
+    assert f"cannot take {pattern}: it is outside the folder of your code" in error.message
 
 
 def test_a_value_in_the_place_of_a_file_is_not_quoted(tree: Path) -> None:

@@ -310,7 +310,7 @@ def test_how_to_name_what_is_editable_elsewhere(tmp_path: Path) -> None:
 def test_the_file_is_beside_the_notebook(tmp_path: Path, name: str) -> None:
     (tmp_path / "requirements.txt").write_text("lib\n")
     (tmp_path / "work").mkdir()
-    with pytest.raises(SourceError, match="outside the notebook's folder"):
+    with pytest.raises(SourceError, match="outside the folder of your code"):
         read(BuildSpec(requirements=name), tmp_path / "work")
 
 

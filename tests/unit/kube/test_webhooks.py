@@ -39,7 +39,7 @@ def test_the_operators_webhook_is_named_with_the_remedy(why: str, cause: str) ->
         f"the training operator's webhook ({NAME}) does not answer, and the cluster accepts "
         f"nothing without it: {cause}"
     )
-    assert error.hint.startswith("The operator may just be starting: run the cell again")
+    assert error.hint.startswith("The operator may just be starting: try again")
     assert "the service training-operator: `kubectl get pods,endpoints -n kubeflow`." in error.hint
     assert responses.passes(error)
 
@@ -49,7 +49,7 @@ def test_another_webhook_is_named_too() -> None:
     assert told is not None
     assert told[0].startswith("the webhook a.example.com does not answer,")
     assert told[1] == (
-        "It may just be starting: run the cell again in a minute. "
+        "It may just be starting: try again in a minute. "
         "If this stays, ask the administrator of the cluster."
     )
 

@@ -104,8 +104,8 @@ def test_each_directive_is_replaced_alone() -> None:
          "expected a folder of its own; y is the folder of b.",
          "Name another folder."),
         ({"command": "sh x"},
-         "--command is for programs in any language, but tensorflow runs the cell itself.",
-         "Leave out --command (--args has the arguments of the cell), "
+         "--command is for programs in any language, but tensorflow runs the program itself.",
+         "Leave out --command (--args has the arguments of the program), "
          "or write --framework=custom."),
     ],
 )  # fmt: skip

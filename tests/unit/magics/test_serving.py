@@ -37,8 +37,8 @@ def test_a_stored_header_without_it_has_none() -> None:
     ("lines", "message", "hint"),
     [
         (("framework=pytorch", "worker=1", "serve=worker"),
-         "pytorch has no server that a replica could run instead of the cell.",
-         "Leave out %serve: every replica then runs the cell."),
+         "pytorch has no server that a replica could run instead of the program.",
+         "Leave out %serve: every replica then runs the program."),
         (("framework=tensorflow", "worker=1", "serve=chief"),
          "replicas of the role chief cannot only serve.", "%serve takes ps and worker."),
         (("framework=tensorflow", "worker=1", "serve=ps"),

@@ -268,6 +268,15 @@ def test_a_cell_without_text_is_shown_by_the_last_line_of_its_header() -> None:
     assert error.hint == "Put the text for the program of %command below them, in the same cell."
 
 
+@pytest.mark.parametrize(
+    "text", ["#%framework=python\n", "#%framework=custom\n#%command=cat {cell}\n"]
+)
+def test_a_file_without_a_program_is_called_a_file(text: str) -> None:
+    error = fail(text, style=Style.FILE)
+    assert error.message.startswith("the file has directives but no ")
+    assert error.hint.endswith(" below them, in the same file.")
+
+
 # -------------------------------------------------------------------------- a framework's errors
 
 

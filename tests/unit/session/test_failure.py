@@ -1144,7 +1144,7 @@ LISTEN = (
         ("NameError: name 'display' is not defined", "display is IPython's, and a job is"),
         ("NameError: name 'get_ipython' is not defined", "run it in a plain cell."),
         ("EOFError: EOF when reading a line", "A job has no input: give the program its values"),
-        ("EOFError: EOF when reading a line", "breakpoint() opens a prompt in the cell"),
+        ("EOFError: EOF when reading a line", "breakpoint() opens a prompt, but"),
         ("EOFError: Ran out of input", "The whole log"),
     ],
 )
@@ -1371,8 +1371,8 @@ def test_packages_on_a_cluster_need_a_registry(header: str, registry: str, told:
             "The limit of worker-0 is %memory=2Gi, and it used all of it: try %memory=4Gi",
         ),
         ("ps-0", ON_CLUSTER.header, "try %memory=1024Mi, or smaller batches"),
-        ("worker-0", "%framework=pytorch\n%worker=2\n", "The cell has no %memory,"),
-        ("worker-0", "%args=%memory=9Gi\n", "The cell has no %memory,"),
+        ("worker-0", "%framework=pytorch\n%worker=2\n", "There is no %memory,"),
+        ("worker-0", "%args=%memory=9Gi\n", "There is no %memory,"),
         ("worker-0", "%worker=1;%memory=1.5Gi\n", "try %memory=3Gi, or"),
         ("worker-0", "%memory=1e9\n", "try a higher %memory, or"),
     ],
@@ -1388,17 +1388,17 @@ def test_who_was_killed_for_memory_is_told_the_limit(by: str, header: str, hint:
 @pytest.mark.parametrize(
     ("header", "why", "hint"),
     [
-        ("", "x: not found", "add %image=IMAGE, or set it for all cells with `ciao config images."),
+        ("", "x: not found", "add %image=IMAGE, or set it for all jobs with `ciao config images."),
         ("", "x: not found", "`ciao config images.tensorflow=IMAGE`."),
         ("", "pull access denied for x", "IMAGE`. %imagePullSecret=NAME names a Secret"),
         ("%image=x\n", "x: not found", "Correct %image, or make the image available"),
         ("%image=x\n", "x: not found", "%imagePullSecret=NAME"),
         ("%worker=1;%image=x\n", "x: not found", "Correct %image,"),
-        ("%packages=einops\n%image=x\n", "x: not found", "The image was built for this cell;"),
-        ("%packages=einops==0.8\n", "x: not found", "The image was built for this cell;"),
-        ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "names no %image"),
-        ("%worker=2\n%args='a;image=b'\n", "x: not found", "names no %image"),
-        ("%worker=2\n%envvar=A='b;%image=c'\n", "x: not found", "names no %image"),
+        ("%packages=einops\n%image=x\n", "x: not found", "The image was built for this job;"),
+        ("%packages=einops==0.8\n", "x: not found", "The image was built for this job;"),
+        ("%worker=2;%memory=1Gi\n%args=%image=x\n", "x: not found", "There is no %image"),
+        ("%worker=2\n%args='a;image=b'\n", "x: not found", "There is no %image"),
+        ("%worker=2\n%envvar=A='b;%image=c'\n", "x: not found", "There is no %image"),
     ],
 )
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ciao_kernel.model.status import POD_SECURITY
 from ciao_kernel.plugins import JobManifest
 
 _ENFORCE = "pod-security.kubernetes.io/enforce"
-_WITHOUT_OPERATOR = "%api=job runs the cell without it, on Kubernetes 1.31 or newer."
+_WITHOUT_OPERATOR = "%api=job runs the job without it, on Kubernetes 1.31 or newer."
 _ANOTHER = "Name another namespace: %namespace=…."
 
 

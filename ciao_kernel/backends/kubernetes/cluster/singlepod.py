@@ -242,7 +242,7 @@ class SinglePod:
         return ClusterFault(
             f"the API server has not answered for {away:.0f} s ({watched.fault}) while the pod "
             f"{self._name} built the image.",
-            "Run the cell again when the server is back.",
+            "Try again when the server is back.",
         )
 
     def _state(self, pod: Object | None) -> Any:

@@ -132,7 +132,7 @@ async def sources_of(target: Target, item: Manifest, job: Job) -> list[Manifest]
         if source is None:
             raise BackendError(
                 f"{job.name} cannot be started again: its {one.kind} {one.name} is gone.",
-                "Run the cell again; with %checkpoint it goes on.",
+                "Start it as a new job; with %checkpoint it goes on.",
             )
         if job_metadata.run(source) == job_metadata.run(item):
             made.append({**source, "apiVersion": one.api_version, "kind": one.kind})

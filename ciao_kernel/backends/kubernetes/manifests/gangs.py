@@ -46,7 +46,7 @@ def check(settings: Settings, api: Api, runtime: str) -> None:
         )
     if not scheduler:
         return
-    remedy = "empty the setting for this kernel: `%ciao config gangScheduler=`."
+    remedy = "empty the setting: `%ciao config gangScheduler=`."
     if runtime:
         raise SpecError(
             f"a job with the ClusterTrainingRuntime {runtime} cannot be given the scheduler "

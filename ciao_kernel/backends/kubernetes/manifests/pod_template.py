@@ -146,7 +146,7 @@ def image_of(plan: Plan, settings: Settings) -> str:
             program = plan.framework.executable(plan.spec)
             raise SpecError(
                 f"a job of {name} on a cluster needs an image that has its program.",
-                f"Add %image=… with {short(program)} and sh, or set it for all cells: "
+                f"Add %image=… with {short(program)} and sh, or set it for all jobs: "
                 f"`%ciao config images.{name}=…`.",
                 directive="framework",
             )
@@ -154,12 +154,12 @@ def image_of(plan: Plan, settings: Settings) -> str:
             needs = ", ".join(("Python", *plan.framework.programs, plan.framework.package))
             raise SpecError(
                 f"a job of {name} on a cluster needs an image with {needs}.",
-                f"Add %image=…, or set it for all cells: `%ciao config images.{name}=…`.",
+                f"Add %image=…, or set it for all jobs: `%ciao config images.{name}=…`.",
                 directive="framework",
             )
         raise SpecError(
             f"a job of {name} on a cluster needs an image, and no default is known.",
-            f"Add %image=… with Python and {plan.framework.requirement}, or set it for all cells: "
+            f"Add %image=… with Python and {plan.framework.requirement}, or set it for all jobs: "
             f"`%ciao config images.{name}=…`. %packages can add {plan.framework.requirement} to "
             "an image such as python:3.13.",
             directive="framework",

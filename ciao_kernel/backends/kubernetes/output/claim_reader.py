@@ -242,7 +242,7 @@ class SavedOutput:
         if busy:
             return (
                 f"the files of {self._replica} are still read on the claim, perhaps by another "
-                f"kernel, which removes them then. {self._kept.sentence}"
+                f"kernel or terminal, which removes them then. {self._kept.sentence}"
             )
         if not why:
             return ""

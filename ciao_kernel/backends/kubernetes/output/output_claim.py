@@ -106,7 +106,7 @@ def place(spec: JobSpec, settings: Settings) -> Checkpoint:
             return Checkpoint(one.source)
     raise SpecError(
         "by:claim needs a claim to which replicas may write, and none is named.",
-        "Name one for all cells: `%ciao config outputClaim=CLAIM`. Or mount one: "
+        "Name one for all jobs: `%ciao config outputClaim=CLAIM`. Or mount one: "
         "%volume=CLAIM:data.",
         directive="output",
     )

@@ -77,8 +77,8 @@ class PushedOutput:
             raise BackendError(
                 "it was stopped before its program had ended."
                 if end is None
-                else f"{opened.image.name} does not have them any more: another kernel has fetched "
-                "them, or they were deleted."
+                else f"{opened.image.name} does not have them any more: they were fetched "
+                "elsewhere, or deleted."
             )
         if found.pod != self._uid:
             raise BackendError(f"{opened.image.name}:{version} is of another pod.")

@@ -112,7 +112,7 @@ async def choose(plan: Plan, target: Target, settings: Settings) -> Choice:
                 f"has {version.get('major')}.{version.get('minor')}.",
                 "Write %api=v1: the training operator runs the job where it is installed."
                 if with_operator
-                else "Name another cluster with %context=…, or run the cell on this machine with "
+                else "Name another cluster with %context=…, or run the job on this machine with "
                 "%backend=local: the training operator cannot run it.",
             )
     manifest.rendering(choice.api, shared=bool(choice.runtime)).check(plan, settings)

@@ -129,7 +129,7 @@ def wanted(spec: JobSpec) -> int:
         if gpu.resource != NVIDIA:
             raise SpecError(
                 f"only NVIDIA GPUs are supported on this machine, not {gpu.resource}.",
-                "Write %gpu=1 here, or run the cell on a cluster.",
+                "Write %gpu=1 here, or run the job on a cluster.",
                 directive="gpu",
             )
         total += gpu.count * group.count
@@ -154,14 +154,14 @@ def check(total: int, devices: Devices, taken: Mapping[str, str]) -> None:
             f"the job asks for {asked} in all, and nvidia-smi lists none of this machine: "
             f"{devices.fault}.",
             f"{_AFTER_UPDATE if 'mismatch' in devices.fault else 'Look at `nvidia-smi`'}, or run "
-            "the cell on a cluster.",
+            "the job on a cluster.",
             directive="gpu",
         )
     if total > len(names):
         have = "none" if not names else counted(len(names), "GPU")
         raise SpecError(
             f"the job asks for {asked} in all, and this machine has {have}.",
-            "Ask for fewer, or run the cell on a cluster.",
+            "Ask for fewer, or run the job on a cluster.",
             directive="gpu",
         )
     held = Counter(taken[name] for name in names if name in taken)

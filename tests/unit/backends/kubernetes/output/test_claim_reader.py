@@ -361,8 +361,8 @@ def test_a_removal_is_tried_again_within_bounds_if_the_reason_may_pass() -> None
 def test_files_that_another_kernel_reads_are_left_to_it() -> None:
     said = asyncio.run(saved(Reading(*[BUSY] * 99), sidecar(0)).remove())
     assert said == (
-        "the files of worker-0 are still read on the claim, perhaps by another kernel, which "
-        f"removes them then. They stay in {KEPT.path} on the claim results."
+        "the files of worker-0 are still read on the claim, perhaps by another kernel or "
+        f"terminal, which removes them then. They stay in {KEPT.path} on the claim results."
     )
     cut = Reading(BUSY, BUSY)  # by a connection of this kernel that was cut
     assert asyncio.run(saved(cut, sidecar(0)).remove()) == ""
