@@ -53,7 +53,7 @@ class Custom:
             )
         if CELL in spec.command[0]:
             raise SpecError(
-                "%command has no program: the cell's file cannot run by itself.",
+                "%command has no program: the file {cell} cannot run by itself.",
                 f"Name the program that reads the file, for example {_EXAMPLE}.",
                 directive="command",
             )

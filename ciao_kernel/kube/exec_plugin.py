@@ -126,7 +126,7 @@ async def _output(
         why = getattr(error, "strerror", None) or str(error)
         raise ClusterFault(
             f"the sign-in program {command} of the kubeconfig cannot be started: {why}.",
-            hint or "Install it, or put it on the PATH of the kernel.",
+            hint or "Install it, or put it on ciao's PATH.",
         ) from None
     finally:
         await _end(starting, program)
