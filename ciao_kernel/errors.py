@@ -31,7 +31,7 @@ the environment.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ciao_kernel.visible_text import visible, visible_lines
@@ -305,11 +305,16 @@ class JobLost(JobError):
     """The process that ran the job is gone and left no result."""
 
 
-def describe(error: CiaoError) -> list[str]:
+def describe(error: CiaoError, words: Callable[[str], str] = str) -> list[str]:
     """Return the plain lines that show an error: the place, the message, the hint.
 
     The user interfaces add colour. Carets mark the wrong part of a line of the cell. Values are
     visible text; the traceback has the characters that the job wrote.
+
+    Args:
+        error: The error.
+        words: Words the message and the hint for the place where they are shown. The line of the
+            cell and the traceback stay as the user and the job wrote them.
     """
     from rich.cells import cell_len  # not at the start of each kernel
 
@@ -328,9 +333,9 @@ def describe(error: CiaoError) -> list[str]:
         # One caret for each wrong character, and two for a wide character.
         carets = max(1, cell_len(under) + beyond)
         lines.append(" " * (len(place) + cell_len(before)) + "^" * carets)
-    lines.append(f"{type(error).__name__}: {visible_lines(error.message)}")
+    lines.append(f"{type(error).__name__}: {visible_lines(words(error.message))}")
     if error.hint:
-        lines.append(visible_lines(error.hint))
+        lines.append(visible_lines(words(error.hint)))
     return lines
 
 

@@ -22,12 +22,17 @@ def for_terminal(text: str) -> str:
     return _OPTIONS.sub(r"--\1 ", text.replace("`%ciao ", "`ciao "))
 
 
-def uncolored(error: CiaoError) -> list[str]:
+def uncolored(error: CiaoError, *, page: bool = False) -> list[str]:
     """Return the lines that show an error, without escape sequences.
 
     A traceback comes from a job, and its last line may contain anything.
+
+    Args:
+        error: The error.
+        page: Word commands for a notebook, and not for a terminal.
     """
-    return [visible_lines(plain(line)) for text in describe(error) for line in text.split("\n")]
+    texts = describe(error) if page else describe(error, for_terminal)
+    return [visible_lines(plain(line)) for text in texts for line in text.split("\n")]
 
 
 def colored(error: CiaoError, *, page: bool = False) -> list[str]:
@@ -35,12 +40,12 @@ def colored(error: CiaoError, *, page: bool = False) -> list[str]:
 
     Args:
         error: The error.
-        page: Format for a notebook, which shows errors on red, and not for a terminal.
+        page: Word and format for a notebook, which shows errors on red, and not for a terminal.
     """
     name = type(error).__name__
     styled, mark = (f"{_BADGE}{name}", _BOLD) if page else (f"{_RED}{_BOLD}{name}", _RED)
     lines = []
-    for line in uncolored(error):
+    for line in uncolored(error, page=page):
         if line.startswith(f"{name}: "):
             line = f"{styled}{_RESET}{_BOLD}: {line[len(name) + 2 :]}{_RESET}"
         elif line.strip().strip("^") == "" and line.strip():

@@ -60,9 +60,7 @@ def uses_color(settings: Settings, stream: TextIO) -> bool:
 
 
 def show_error(error: CiaoError, settings: Settings) -> None:
-    """Write an error to standard error, in the words of a terminal; its caller ends with it."""
-    # Not the whole text: the quoted line of a header and a traceback are the user's.
-    error.message, error.hint = for_terminal(error.message), for_terminal(error.hint)
+    """Write an error to standard error, in the words of a terminal."""
     lines = colored(error) if uses_color(settings, sys.stderr) else uncolored(error)
     print("\n".join(lines), file=sys.stderr, flush=True)
 

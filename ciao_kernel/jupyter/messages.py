@@ -81,7 +81,7 @@ def ciao_error(raised: CiaoError, *, color: bool) -> Content:
     """
     from ciao_kernel.display.errors import colored, uncolored
 
-    lines = colored(raised, page=True) if color else uncolored(raised)
+    lines = colored(raised, page=True) if color else uncolored(raised, page=True)
     return error(type(raised).__name__, visible_lines(raised.message), lines)
 
 
