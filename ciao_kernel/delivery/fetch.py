@@ -14,15 +14,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from ciao_kernel.delivery.incoming_files import IncomingFiles, Listing, Receiver, WrongDigest
+from ciao_kernel.delivery.incoming_files import IncomingFiles, Listing, Receiver
 from ciao_kernel.delivery.replica_files import RELEASE
+from ciao_kernel.delivery.transfer_faults import TransferFaults
 from ciao_kernel.delivery.transfers import Damaged, Execute, called, failed, is_final
 from ciao_kernel.errors import BackendError, ClusterFault, Refused
 
 _log = logging.getLogger(__name__)
 
-_TRIES = 6
-"""Connections in a row that may bring nothing, and files that may arrive damaged."""
 _SILENT = 60.0
 """Seconds without a byte after which a replica is given up: a frozen one answers nothing, while its
 connection lives."""
@@ -53,6 +52,9 @@ class Fetch:
         waits: Keep the connection until :meth:`release`, so that the replica keeps its files.
         on_progress: Called with the bytes that have come, and all.
         on_cut: Called with a reason when a connection has failed and another one is opened.
+        on_signed_out: Called with a reason when credentials begin to be refused, in place of that.
+        patience: Seconds for which refused credentials are waited for: the user may sign in. With 0
+            they are a connection that brings nothing.
         pause: Seconds before the first new try.
         silent: Seconds without a byte after which the replica is given up.
         limit_name: What the limit is, for the error if the files are larger.
@@ -78,6 +80,8 @@ class Fetch:
         waits: bool = False,
         on_progress: Callable[[int, int], object] = lambda *_: None,
         on_cut: Callable[[str], object] = lambda _: None,
+        on_signed_out: Callable[[str], object] = lambda _: None,
+        patience: float = 0.0,
         pause: float = _PAUSE,
         silent: float = _SILENT,
         limit_name: str = "fetchLimit is",
@@ -92,6 +96,7 @@ class Fetch:
         self._execute, self._python, self._words = execute, python, tuple(words)
         self._limit, self._base, self._waits, self._pause = limit, base, waits, pause
         self._on_cut, self._cuts = on_cut, 0
+        self._on_signed_out, self._patience = on_signed_out, patience
         self._silent, self._heard = silent, 0.0
         self._alive, self._unheard = alive, unheard
         self._ident = ident or new_ident()
@@ -126,29 +131,34 @@ class Fetch:
         Raises:
             BackendError: They cannot be fetched. What is whole stays.
         """
-        failed = damaged = 0
-        pause = self._pause
+        faults, pause = TransferFaults(self._patience), self._pause
         try:
             while True:
                 try:
                     await self._once()
                     return
                 except (ClusterFault, Refused) as error:
-                    failed = 0 if self._files.news else failed + 1
-                    damaged += isinstance(error, WrongDigest)
-                    known = is_final(error)
-                    if self.arrived.is_set() and (known or self._release.is_set()):
+                    if self.arrived.is_set() and (is_final(error) or self._release.is_set()):
                         return  # the replica has ended meanwhile
-                    if known or max(failed, damaged) >= _TRIES:
+                    if not faults.add(error, news=self._files.news):
                         raise
                     pause = self._pause if self._files.news else min(pause * 2, _LONGEST_PAUSE)
                     _log.info("a transfer was cut, and goes on: %s", error.message)
-                    self._cuts += 1
-                    if self._cuts <= _SAID and not self.arrived.is_set():
-                        self._on_cut(error.message)
+                    if not self.arrived.is_set():
+                        self._report(faults, error.message)
                     await asyncio.sleep(pause)
         finally:
             self._files.close()
+
+    def _report(self, faults: TransferFaults, why: str) -> None:
+        """Report the last fault."""
+        if faults.waits:
+            if faults.begins_wait:
+                self._on_signed_out(why)
+            return
+        self._cuts += 1
+        if self._cuts <= _SAID:
+            self._on_cut(why)
 
     async def hold(self) -> None:
         """Only keep the connection, so that the replica keeps its files; ends by cancellation.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
-from ciao_kernel.kube import connection_faults
+from ciao_kernel.kube import connection_faults, responses
 from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
@@ -61,7 +61,11 @@ async def open_channel(
             channel = await _connect(client, connections, path, query)
         except aiohttp.WSServerHandshakeError as error:
             if error.status == 401 and not renewed:
-                await client.renew(shown)
+                try:
+                    await client.renew(shown)
+                except ClusterFault as fault:  # the user may still sign in
+                    refused = refusal(error.status)
+                    raise responses.credentials_rejected(refused, shown, fault) from None
                 continue
             raise await _rejected(client, path, error.status) or refusal(error.status) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

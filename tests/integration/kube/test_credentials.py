@@ -149,6 +149,22 @@ def test_a_command_says_that_its_credentials_are_refused() -> None:
     run(work)
 
 
+def test_a_command_tells_refused_credentials_that_cannot_be_renewed() -> None:
+    """A sign-in program that fails is no fault of the connection: the user may still sign in."""
+
+    async def work() -> None:
+        failing = Reload(ClusterFault("the sign-in program aws failed: exit code 1."))
+        async with (
+            serving(knows_new) as host,
+            Client(access(host, "old"), reload=failing) as client,
+        ):
+            with pytest.raises(Refused, match="credentials: the sign-in program aws") as caught:
+                await command(client)
+            assert caught.value.code == 401
+
+    run(work)
+
+
 def test_a_nodes_own_refusal_of_a_command_is_none_of_the_credentials() -> None:
     """The server passes it on, for example where the node's certificate has expired."""
 

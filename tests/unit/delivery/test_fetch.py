@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,9 @@ class Gateway:
         code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
         raise Refused(f"the server answered {code}.", code=code)
 
-    def fetch(self, folder: Path) -> Fetch:
+    def fetch(self, folder: Path, **more: Any) -> Fetch:
         into = CopyTarget(folder, "model")
-        return Fetch(self.execute, "python3", ("model/",), into, 10**9, pause=0.0)
+        return Fetch(self.execute, "python3", ("model/",), into, 10**9, pause=0.0, **more)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,20 @@ def test_a_refusal_that_may_pass_is_no_end(code: int, tries: int, tmp_path: Path
     with pytest.raises(Refused, match=str(code)):
         asyncio.run(gateway.fetch(tmp_path).run())
     assert gateway.asked == tries
+
+
+def test_refused_credentials_are_waited_for_and_told_once_each_time(tmp_path: Path) -> None:
+    told: list[str] = []
+    gateway = Gateway(*[401] * 9, 503, *[401] * 9, 404)
+    with pytest.raises(Refused, match="404"):
+        asyncio.run(gateway.fetch(tmp_path, patience=600.0, on_signed_out=told.append).run())
+    assert gateway.asked == 20
+    assert told == ["the server answered 401."] * 2
+
+
+def test_refused_credentials_are_waited_for_so_long_only(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="401"):
+        asyncio.run(Gateway(401).fetch(tmp_path, patience=0.1).run())
 
 
 def test_a_replica_that_waits_for_its_turn_is_asked_again_after_such_a_refusal(

@@ -87,6 +87,8 @@ class OutputFetch:
         self._reader: ClaimReader | None = None
         self._item: Object = {}
         self._ending_since = 0.0
+        self._signed_out = False
+        """Whether refused credentials were told since the last arrival of files."""
         self.busy = False
         """Whether the job's end waits for files."""
 
@@ -239,7 +241,7 @@ class OutputFetch:
             make = self._making(self._in_pod(replica, pod, held=held), options=options)
             remove = None
         if not one.arrived:
-            work = one.run(make, self._room, waits=held, remove=remove, on_arrival=self._wake)
+            work = one.run(make, self._room, waits=held, remove=remove, on_arrival=self._arrived)
             one.task = asyncio.get_running_loop().create_task(work)
             one.task.add_done_callback(lambda _: self._wake())
         return one
@@ -284,11 +286,26 @@ class OutputFetch:
                 self._words,
                 receiver,
                 limit,
+                on_signed_out=self._tell_signed_out,
+                patience=self._settings.follow_patience,
                 **more,
                 **(options or {}),
             )
 
         return make
+
+    def _tell_signed_out(self, why: str) -> None:
+        """Say once for all replicas that their files wait for accepted credentials."""
+        if not self._signed_out:
+            self._signed_out = True
+            self._tell(
+                f"files of %output wait: {why.rstrip('.')}. If you have to sign in, do it now: "
+                "they come once the credentials are accepted …"
+            )
+
+    def _arrived(self) -> None:
+        self._signed_out = False
+        self._wake()
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)

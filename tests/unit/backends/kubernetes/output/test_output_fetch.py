@@ -41,6 +41,7 @@ class FakeFetch:
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
         self.listing, self.fault = Listing(files=3), asyncio.Event()
         self.whole, self.current, self.cut = 0, "", more["on_cut"]
+        self.patience, self.sign_out = more["patience"], more["on_signed_out"]
         self.made.append(self)
 
     def release(self) -> None:
@@ -322,6 +323,29 @@ def test_cut_connections_and_files_that_are_here_already_are_said(
                 "files is here."
             ),
         ]
+
+    follow(tmp_path, work)
+
+
+def test_files_wait_for_accepted_credentials_as_long_as_the_cell_and_say_so_once(
+    tmp_path: Path, made: list[FakeFetch]
+) -> None:
+    why = "the cluster of context test does not accept these credentials: Unauthorized"
+    said = Notice(
+        f"files of %output wait: {why}. If you have to sign in, do it now: they come once the "
+        "credentials are accepted …"
+    )
+
+    async def work(fetch: OutputFetch, update: Any) -> None:
+        await update(worker1=True, ps0=True)
+        assert [one.patience for one in made] == [Settings().follow_patience] * 2
+        for one in made:
+            one.sign_out(f"{why}.")
+        assert list(fetch.events()) == [said]
+        made[0].arrived.set()
+        await update(worker1=True, ps0=True)
+        made[1].sign_out(f"{why}.")
+        assert list(fetch.events()) == [said]
 
     follow(tmp_path, work)
 
