@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ciao_kernel import log
 from ciao_kernel.commands import Caller
-from ciao_kernel.commands.job_json import details_record, job_record
+from ciao_kernel.commands.job_json import details_record, job_record, run_record
 from ciao_kernel.commands.shared_arguments import add_job, add_output, where
 from ciao_kernel.display.columns import columns
 from ciao_kernel.display.table import ending
@@ -28,6 +28,7 @@ from ciao_kernel.visible_text import one_line, visible
 
 if TYPE_CHECKING:
     from ciao_kernel.session.session import Session
+    from ciao_kernel.session.warm.ended_run import EndedRun
 
 _log = logging.getLogger(__name__)
 
@@ -47,34 +48,37 @@ async def run(args: argparse.Namespace, caller: Caller) -> None:
     job = await asyncio.to_thread(of_newest_run, job)
     if args.output == "yaml":
         caller.write(_yaml(job, details))
-    elif args.output == "json":
-        record = job_record(job, status) | details_record(details)
+        return
+    run = await _newest_run(backend, job, caller.session)
+    if args.output == "json":
+        newest = run_record(run.job.warm_run, run.status) if run is not None else None
+        record = job_record(job, status) | {"newest_run": newest} | details_record(details)
         caller.write(json.dumps(record, indent=2) + "\n")
     else:
-        run = await _newest_run(backend, job, caller.session)
         caller.write("\n\n".join(_blocks(job, status, details, run)) + "\n")
 
 
-async def _newest_run(backend: Backend, job: Job, session: Session) -> str:
-    """Return how the newest run of a warm job ended, whose state is only that of its replicas."""
+async def _newest_run(backend: Backend, job: Job, session: Session) -> EndedRun | None:
+    """Return the newest run of a warm job, whose own state is only that of its replicas."""
     if not is_warm(job.header):
-        return ""
+        return None
     from ciao_kernel.session.warm import ended_run
 
     with log.ignored(_log, "the newest run of a warm job", CiaoError):
-        found = await ended_run.find(
+        return await ended_run.find(
             backend, job, session.registry, session.settings, result_only=True
         )
-        if found is not None:
-            return f"run {found.job.warm_run}: {_state(found.status)}"
-    return ""
+    return None
 
 
-def _blocks(job: Job, status: Status, details: Details, run: str = "") -> Iterator[str]:
+def _blocks(
+    job: Job, status: Status, details: Details, run: EndedRun | None = None
+) -> Iterator[str]:
+    ended = [] if run is None else [("newest run", f"run {run.job.warm_run}: {_state(run.status)}")]
     facts = [
         ("name", job.name),
         ("state", _state(status)),
-        *([("newest run", run)] if run else []),
+        *ended,
         *([("tries", str(status.tries))] if status.tries > 1 else []),
         ("framework", job.framework),
         ("backend", job.backend),

@@ -13,7 +13,7 @@ from typing import Any
 from ciao_kernel import log
 from ciao_kernel.commands import Caller
 from ciao_kernel.errors import CiaoError, JobError, JobLost, JobStopped
-from ciao_kernel.model import Job, JobResult, ReplicaStatus, State, Status
+from ciao_kernel.model import Job, JobResult, Replica, ReplicaStatus, State, Status
 from ciao_kernel.model.queries import Details, Where
 
 _log = logging.getLogger(__name__)
@@ -27,6 +27,8 @@ def job_record(job: Job, status: Status) -> dict[str, Any]:
         "reason": status.reason,
         "message": status.message,
         "settled": status.settled,
+        "tries": status.tries,
+        "decided_by": _name(status.decided_by),
         "framework": job.framework,
         "backend": job.backend,
         "context": job.context,
@@ -52,6 +54,18 @@ def details_record(details: Details) -> dict[str, Any]:
         "conditions": [asdict(one) for one in details.conditions],
         "events": [asdict(one) for one in details.cluster_events],
         "missing": details.missing,
+    }
+
+
+def run_record(number: int, status: Status) -> dict[str, Any]:
+    """Return the newest run of a warm job as ``ciao describe --output json`` writes it."""
+    return {
+        "number": number,
+        "state": str(status.state),
+        "reason": status.reason,
+        "message": status.message,
+        "decided_by": _name(status.decided_by),
+        "replicas": [_replica(one) for one in status.replicas],
     }
 
 
@@ -120,6 +134,10 @@ def _result_record(name: str, status: Status, folder: str) -> dict[str, Any]:
         "replicas": [_replica(one) for one in status.replicas],
         "error": None,
     }
+
+
+def _name(replica: Replica | None) -> str | None:
+    return None if replica is None else str(replica)
 
 
 def _replica(one: ReplicaStatus) -> dict[str, Any]:

@@ -98,6 +98,11 @@ def test_a_warm_job_is_described_by_its_newest_run_and_runs_again_as_a_job_of_it
             told = json.loads(text.pop())
             assert "%args=newest" in told["header"]
             assert told["made_of"]["source"] in described
+            run = told["newest_run"]
+            assert (run["number"], run["state"]) == (2, "Succeeded")
+            assert [one["exit_code"] for one in run["replicas"]] == [0]
+            await execute(["describe", last.job.name, "--output", "json"], caller)
+            assert json.loads(text.pop())["newest_run"] is None
         finally:
             await session.warm.close()
             await wait(lambda: not jobs.training())

@@ -94,6 +94,15 @@ def test_a_job_in_a_queue_is_listed_as_such_and_its_record_has_state_and_reason(
     assert (record["state"], record["reason"]) == ("Pending", "Queued")
 
 
+def test_a_record_has_the_number_of_tries_and_who_decided() -> None:
+    made, status = job("a", 5, ended=3)
+    (record,) = json.loads(Jobs((made, status)).list("-o", "json"))
+    assert (record["tries"], record["decided_by"]) == (1, None)
+    status = replace(status, tries=3, decided_by=Replica("worker", 0))
+    (record,) = json.loads(Jobs((made, status)).list("-o", "json"))
+    assert (record["tries"], record["decided_by"]) == (3, "worker-0")
+
+
 def test_jobs_that_ended_long_ago_are_counted() -> None:
     several = Jobs(job("old", 5, ended=DAY + 60), job("new", 5, ended=DAY - 60), job("now", 5))
     shown = several.list()
