@@ -42,6 +42,21 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
+def cancel_in_its_loop(task: asyncio.Task[Any]) -> bool:
+    """Cancel a task of any event loop; return whether the caller can wait for its end.
+
+    Jobs run in the loops of the kernel, of its subshells and of :func:`thread_loop`. To cancel a
+    task of another thread's loop is not safe, and one of a loop that is closed an error.
+    """
+    loop = task.get_loop()
+    if loop is asyncio.get_running_loop():
+        task.cancel()
+        return True
+    with contextlib.suppress(RuntimeError):  # closed, and nothing goes on in it
+        loop.call_soon_threadsafe(task.cancel)
+    return False
+
+
 class SharedWork(Generic[_T]):
     """Work that simultaneous callers share, such as a sign-in that opens a page in a browser.
 

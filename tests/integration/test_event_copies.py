@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from ciao_kernel.model.queries import Streams, Where
 from ciao_kernel.session.tensorboard import copying as module
 from ciao_kernel.session.tensorboard.board import Board
 from ciao_kernel.session.tensorboard.copying import Copying
+from ciao_kernel.session.tensorboard.server import Server
 from tests.helpers import tensorboard
 from tests.helpers.event_writer import WRITER
 from tests.helpers.jobs import wait
@@ -300,6 +302,71 @@ def test_a_board_shows_the_event_files_of_a_pod_that_begins_late(
 
     asyncio.run(main())
     assert not [one for one in (tmp_path / "storage/tensorboard").iterdir() if one.is_dir()]
+
+
+class Endless:
+    """A backend whose commands do not end."""
+
+    async def execute(self, *_: object) -> int:
+        await asyncio.Event().wait()
+        raise AssertionError("it is not set")
+
+
+class Unstarted(Server):
+    """A server whose process is not started."""
+
+    closed = False
+
+    async def start(self) -> str:
+        self.place()
+        return "http://127.0.0.1:6006/"
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_board_whose_copies_are_of_another_event_loop_is_closed(
+    job: Job, tmp_path: Path, *, closed: bool
+) -> None:
+    """As those of a cell in a subshell, whose loop may be closed before the kernel ends."""
+    cluster: Any = Endless()
+    job = replace(job, uid="17", place="team-a", header="%tensorboard=logs\n")
+    other = replace(job, uid="18", name="other")
+    settings = Settings(storage=tmp_path / "storage")
+    server = Unstarted(settings.own_folder)
+    board = Board(lambda: settings, make=lambda _: server)
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def show() -> None:
+        await board.show([(cluster, job), (cluster, other)], lambda _: None)
+        tasks.update(asyncio.all_tasks() - {asyncio.current_task()})
+        await asyncio.sleep(0)
+
+    async def end() -> None:
+        async with asyncio.timeout(60):
+            await board.complete(job)
+            await board.close()
+        if not closed:
+            await wait(lambda: all(task.cancelled() for task in tasks), 60)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(show())
+    thread = threading.Thread(target=loop.run_forever)
+    if closed:
+        loop.close()
+    else:
+        thread.start()
+    try:
+        asyncio.run(end())
+    finally:
+        if not closed:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+    assert server.closed
+    assert len(tasks) == 2
 
 
 @pytest.mark.parametrize("followed", [False, True])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ciao_kernel import private_files
+from ciao_kernel.background import cancel_in_its_loop
 from ciao_kernel.config import Settings
 from ciao_kernel.delivery import event_files
 from ciao_kernel.errors import CiaoError, EnvironmentFault
@@ -178,14 +179,14 @@ class Board:
         """Complete the copies of a job, which is over, and end their tasks."""
         for key in [one for one in self._copying if one[0] == job.uid]:
             copying, task = self._copying.pop(key)
-            task.cancel()
-            await asyncio.wait({task})
+            if cancel_in_its_loop(task):
+                await asyncio.wait({task})
             await copying.complete()
 
     async def close(self) -> None:
         """End TensorBoard, and the copies."""
         for _, task in self._copying.values():
-            task.cancel()
+            cancel_in_its_loop(task)
         self._copying.clear()
         self._shown.clear()
         server, self._server = self._server, None
