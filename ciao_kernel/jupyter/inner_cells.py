@@ -1,4 +1,4 @@
-"""Job cells that IPython runs: those of ``%run NOTEBOOK``, ``%rerun`` and ``run_cell(text)``.
+"""Job cells that IPython runs: of ``%run NOTEBOOK``, ``%rerun``, a macro and ``run_cell(text)``.
 
 The kernel sees only the cell around them, and IPython would take the first directive for a magic of
 that name. They run as ``%%ciao`` does in another kernel: the cell around them waits for the job.
@@ -6,17 +6,31 @@ that name. They run as ``%%ciao`` does in another kernel: the cell around them w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.macro import Macro
 
 from ciao_kernel.errors import CiaoError
 
 
-def let_run(shell: InteractiveShell) -> None:
-    """Let a shell run job cells; the kernel calls this once."""
+def let_run(shell: InteractiveShell) -> Callable[[str], None]:
+    """Let a shell run job cells; the kernel calls this once.
+
+    Returns:
+        Takes the text of a cell that is no job: the kernel has scanned it, and it may be long.
+    """
+    plain = ""
+
+    def know_plain(text: str) -> None:
+        nonlocal plain
+        plain = text
 
     def transform(lines: list[str]) -> list[str]:
         text = "".join(lines)
-        if "%" not in text:
+        if isinstance(macro := shell.user_ns.get(text.strip()), Macro):
+            text = macro.value
+        if "%" not in text or text in (plain, f"{plain}\n"):
             return lines
         from ciao_kernel.jupyter import cells, questions
 
@@ -41,3 +55,4 @@ def let_run(shell: InteractiveShell) -> None:
     shell.run_job_cell = run_job_cell  # type: ignore[attr-defined]
     # Before all others, which remove blank lines: errors name the line of the cell.
     shell.input_transformers_cleanup.insert(0, transform)
+    return know_plain

@@ -50,7 +50,7 @@ class CiaoKernel(HelpingKernel):
         self._numbering = threading.Lock()
         self._wakeup = SignalWakeup()
         make_stoppable(self.shell)
-        inner_cells.let_run(self.shell)
+        self._know_plain = inner_cells.let_run(self.shell)
         self.shell.extension_manager.load_extension("ciao_kernel")
 
     @property
@@ -87,6 +87,7 @@ class CiaoKernel(HelpingKernel):
                 return await self._run_cell(
                     hooks, job or arguments or "", user_expressions or {}, parent, allow_stdin
                 )
+            self._know_plain(code)
             with self._cells.raising_interrupts():
                 reply: dict[str, Any] = await super().do_execute(
                     code,

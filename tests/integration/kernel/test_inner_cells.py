@@ -60,6 +60,32 @@ def test_of_the_history(kernel: Kernel) -> None:
     assert trained(kernel.run(f"%rerun {number}").text)
 
 
+def test_of_a_macro(kernel: Kernel) -> None:
+    number = kernel.run(CELL).reply["content"]["execution_count"]
+    assert kernel.run(f"%macro -q again {number}").status == "ok"
+    assert trained(kernel.run("again").text)
+    plain = kernel.run("print('plain')").reply["content"]["execution_count"]
+    assert kernel.run(f"%macro -q other {plain}").status == "ok"
+    assert kernel.run("other").text == "plain\n"
+
+
+def test_a_plain_cell_is_scanned_once(kernel: Kernel) -> None:
+    kernel.run(
+        "from ciao_kernel.jupyter import cells as _cells\n"
+        "_scan, _scanned = _cells.scan_job, []\n"
+        "def _counted(code):\n    _scanned.append(code)\n    return _scan(code)\n"
+        "_cells.scan_job = _counted\n"
+    )
+    try:
+        for cell in ("print(7 % 4)", "print(7 % 4)\n"):
+            assert kernel.run(cell).text == "3\n"
+        assert kernel.run("print(sum(one.startswith('print(7') for one in _scanned))").text == "2\n"
+        inner = kernel.run(f"print(7 % 4)\nget_ipython().run_cell({CELL!r})")
+        assert trained(inner.text)
+    finally:
+        kernel.run("_cells.scan_job = _scan")
+
+
 def test_a_question_about_a_directive_is_no_job(kernel: Kernel) -> None:
     write_notebook(kernel.place, "%worker?", "print('after')")
     request = kernel.run("%run inner.ipynb")
