@@ -36,6 +36,7 @@ from ciao_kernel.plugins.optional_parts import (
     Returning,
     Sending,
     SentFiles,
+    Streaming,
     Suspending,
     WayBack,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "Serving",
     "StartedBySsh",
     "Step",
+    "Streaming",
     "Suspending",
     "WayBack",
     "endless_roles",

@@ -6,18 +6,38 @@ in the cell what is not possible without.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ciao_kernel.model import Job, JobSpec, Replica, Volume
 from ciao_kernel.model.outputs import OutputWay
-from ciao_kernel.model.queries import Streams
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, Streams
 from ciao_kernel.model.usage import Usage, UsageReport
 from ciao_kernel.plugins.backend import Plan
 
 if TYPE_CHECKING:
     from ciao_kernel.model.stacks import ReplicaSamples, ReplicaStacks
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A backend that reads a log in pieces: it may have gigabytes."""
+
+    def log_pieces(
+        self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield what :meth:`ciao_kernel.plugins.Backend.log` returns, in pieces that end anywhere.
+
+        Args:
+            job: The job.
+            replica: The replica.
+            options: The part to read.
+
+        Raises:
+            UsageError: As for :meth:`ciao_kernel.plugins.Backend.log`.
+            BackendError: The requested log does not exist, or its rest cannot be read.
+        """
 
 
 @runtime_checkable
@@ -265,6 +285,6 @@ class LimitingMemory(Protocol):
 
 OPTIONAL_BACKEND_PARTS = (
     Suspending, LackingVolumes, Feeding, Returning, Sending, Inspecting, Profiling, Debugging,
-    Measuring, LimitingMemory,
+    Measuring, LimitingMemory, Streaming,
 )  # fmt: skip
 """All protocols of this module."""

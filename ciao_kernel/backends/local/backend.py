@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ciao_kernel.backends.local import follower, try_lines, views
+from ciao_kernel.backends.local import follower, log_file, views
 from ciao_kernel.backends.local.hosts import Host
 from ciao_kernel.backends.local.machine import gpus
 from ciao_kernel.backends.local.store import Store
-from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError, UsageError
+from ciao_kernel.errors import EnvironmentFault, NoSuchJob, SpecError
 from ciao_kernel.model import DryRun, Event, Job, Notice, Replica, Status
 from ciao_kernel.model.queries import HERE, WHOLE_LOG, Details, LogOptions, Where
 
@@ -155,7 +156,7 @@ class LocalBackend:
             UsageError: ``since`` is given; raised at once.
         """
         if since:
-            raise _no_timestamps_error("--since")
+            raise log_file.no_timestamps_error("--since")
         return self._follow(job)
 
     async def _follow(self, job: Job) -> AsyncIterator[Event]:
@@ -201,15 +202,16 @@ class LocalBackend:
         Raises:
             UsageError: An option needs information that is not recorded here.
         """
-        if options.previous:
-            raise UsageError(
-                "--previous is not available: on this machine a replica's log has all its runs.",
-                "Leave it out.",
-            )
-        if options.timestamps or options.since:
-            raise _no_timestamps_error("--timestamps" if options.timestamps else "--since")
-        data = await self._store.log(job, replica, options)
-        return try_lines.without(data) if options.followed else data
+        return await log_file.read(self._log_file(job, replica), options)
+
+    def log_pieces(
+        self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG
+    ) -> AsyncGenerator[bytes, None]:
+        """Read the replica's log file in pieces; the errors are those of :meth:`log`."""
+        return log_file.pieces(self._log_file(job, replica), options)
+
+    def _log_file(self, job: Job, replica: Replica) -> Path:
+        return self._store.folder(job).log(str(replica))
 
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams
@@ -279,10 +281,3 @@ class LocalBackend:
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
-
-
-def _no_timestamps_error(option: str) -> UsageError:
-    return UsageError(
-        f"{option} is not available: log files on this machine have no timestamps.",
-        "Leave it out; --tail N of `%ciao logs` shows the last lines.",
-    )

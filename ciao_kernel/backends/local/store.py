@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ciao_kernel import private_files
 from ciao_kernel.backends.local import hosts, processes, removal, sweeps, views
 from ciao_kernel.backends.local.record import RECORD_ERRORS, Folder, is_name
 from ciao_kernel.errors import BackendError, Incomplete, NoSuchJob
-from ciao_kernel.model import Job, Replica, Status
-from ciao_kernel.model.queries import Details, LogOptions, last_lines
+from ciao_kernel.model import Job, Status
+from ciao_kernel.model.queries import Details
 from ciao_kernel.private_files import Untrusted
 
-_FIRST_LOOK = 1 << 16
 _LAST_WORDS = 5.0
 """Seconds for the end of a supervisor after the job's grace period."""
 _LOOK = 0.2
@@ -204,33 +201,6 @@ class Store:
             raise BackendError(*describe_untrusted(str(error))) from None
         except RECORD_ERRORS:
             raise NoSuchJob(f"the folder of {job.name} is gone.") from None
-
-    async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
-        """Read a replica's log file, or its end."""
-        file = self.folder(job).log(str(replica))
-        if options.tail is None:
-            return await asyncio.to_thread(_end_of, file, None)
-        size = _FIRST_LOOK
-        while True:  # without reading all of a long file
-            data = _end_of(file, size)
-            if len(data) < size or data.count(b"\n") > options.tail:
-                return last_lines(data, options.tail)
-            size *= 4
-
-
-def _end_of(file: Path, size: int | None) -> bytes:
-    try:
-        with (
-            private_files.opened_file(file) as descriptor,
-            os.fdopen(descriptor, "rb", closefd=False) as stream,
-        ):
-            if size is not None:
-                stream.seek(max(0, os.fstat(descriptor).st_size - size))
-            return stream.read()
-    except FileNotFoundError:
-        return b""
-    except Untrusted as error:
-        raise BackendError(*describe_untrusted(str(error))) from None
 
 
 def _asked(folder: Folder, job: Job) -> dict[str, Any] | None:
