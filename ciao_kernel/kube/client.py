@@ -10,7 +10,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -97,19 +97,27 @@ class Client:
         Raises:
             Refused, ClusterFault: As :meth:`get`.
         """
+        return b"".join([piece async for piece in self.pieces(path, **query)])
+
+    async def pieces(self, path: str, **query: str) -> AsyncGenerator[bytes, None]:
+        """Yield what :meth:`text` returns as it comes; no more is read than the caller takes.
+
+        Raises:
+            Refused, ClusterFault: As :meth:`get`; a ClusterFault may come after some pieces.
+        """
         import aiohttp
 
         # A large log takes long; the timeout is only for a server that stops sending.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
         try:
             async with self.request("GET", path, query, timeout=timeout) as answer:
-                data = await answer.read()
+                if answer.status >= 300:
+                    raise refused(answer.status, await answer.read(), path)
+                async for piece in answer.content.iter_any():
+                    yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             fault, _ = connection_faults.away(error, self.access)
             raise fault from None  # error may quote a password
-        if answer.status >= 300:
-            raise refused(answer.status, data, path)
-        return data
 
     async def known(self, path: str, body: Object | None = None) -> Object:
         """GET or POST with a cache of some minutes, for stable facts like the server's version.

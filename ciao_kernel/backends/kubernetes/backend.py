@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -275,6 +275,19 @@ class KubernetesBackend:
         job, target = await self._newest(job)
         kept = self._places.folder(job) / f"{replica}.log"
         return await logs.read(target.client, job, replica, options, kept)
+
+    async def log_pieces(
+        self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a replica's output so far as it comes, see :meth:`log`."""
+        from ciao_kernel.backends.kubernetes.existing import logs
+
+        job, target = await self._newest(job)
+        kept = self._places.folder(job) / f"{replica}.log"
+        found = logs.stream(target.client, job, replica, options, kept)
+        async with contextlib.aclosing(found):
+            async for piece in found:
+                yield piece
 
     async def execute(
         self, job: Job, replica: Replica, command: Sequence[str], streams: Streams

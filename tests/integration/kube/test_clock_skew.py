@@ -146,6 +146,8 @@ def test_lines_since_some_minutes_ago(here: Here, tmp_path: Path) -> None:
         _, job, _ = await session.find("mine")
         since = time.time() - 10 * MINUTE
         log = await backend.log(job, WORKER, LogOptions(since=since))
+        pieces = backend.log_pieces(job, WORKER, LogOptions(since=since))
+        assert b"".join([piece async for piece in pieces]).startswith(log)
         display = Recorder()
         following = asyncio.ensure_future(session.attach("mine", display, since=since))
         await display.until("new")

@@ -6,17 +6,20 @@ A kubelet that ends cuts its answer, and the API server ends its own in order: t
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from ciao_kernel import log
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import timestamps
 from ciao_kernel.kube.client import Client
+from ciao_kernel.model.log_pieces import whole_lines
 
 _log = logging.getLogger(__name__)
 
 
-async def read(client: Client, path: str, query: dict[str, str]) -> bytes:
-    """Return the log of a container that has ended.
+async def read(client: Client, path: str, query: dict[str, str]) -> AsyncGenerator[bytes, None]:
+    """Yield the log of a container that has ended, in pieces of whole lines.
 
     Args:
         client: The API server.
@@ -24,30 +27,46 @@ async def read(client: Client, path: str, query: dict[str, str]) -> bytes:
         query: Query parameters, with ``timestamps=true``.
 
     Raises:
-        Refused, ClusterFault: There was no answer.
+        Refused, ClusterFault: There was no answer, or it was cut off.
     """
-    found = await client.text(path, **query)
+    last = rest = b""
+    async with aclosing(whole_lines(client.pieces(path, **query))) as pieces:
+        async for piece in pieces:
+            lines, rest = _parts(piece)
+            if lines:
+                last = _last_line(lines)
+                yield lines
     follows = {key: value for key, value in query.items() if key != "tailLines"}
-    with log.ignored(_log, "reading the end of a log", Refused, ClusterFault):
-        while last := timestamps.normal(_last_line(found)):
-            follows["sinceTime"] = timestamps.second_before(last)
-            longer = _continued(found, await client.text(path, **follows))
-            if len(longer) <= len(found):
-                break
-            found = longer
-    return found
+    while newest := timestamps.normal(last):
+        follows["sinceTime"] = timestamps.second_before(newest)
+        answer = b""
+        with log.ignored(_log, "reading the end of a log", Refused, ClusterFault):
+            answer = await client.text(path, **follows)
+        more = _behind(last, answer)
+        if len(more) <= len(rest):
+            break
+        lines, rest = _parts(more)
+        if not lines:
+            continue
+        last = _last_line(lines)
+        yield lines
+    if rest:
+        yield rest
 
 
-def _last_line(found: bytes) -> bytes:
-    """Return the last line that has come to its end, without that; b"" if there is none."""
-    end = max(0, found.rfind(b"\n"))
-    return found[found.rfind(b"\n", 0, end) + 1 : end]
+def _parts(data: bytes) -> tuple[bytes, bytes]:
+    """Return the lines that have come to their end, and the rest."""
+    end = data.rfind(b"\n") + 1
+    return data[:end], data[end:]
 
 
-def _continued(found: bytes, answer: bytes) -> bytes:
-    """Return a log with the lines that an answer has behind its last whole line."""
-    line = b"\n" + _last_line(found) + b"\n"
+def _last_line(lines: bytes) -> bytes:
+    """Return the last line, without its end."""
+    return lines[lines.rfind(b"\n", 0, len(lines) - 1) + 1 : -1]
+
+
+def _behind(last: bytes, answer: bytes) -> bytes:
+    """Return what an answer has behind a line; nothing if it does not have the line."""
+    line = b"\n" + last + b"\n"
     at = (b"\n" + answer).rfind(line)
-    if at < 0:
-        return found
-    return found[: found.rfind(b"\n") + 1] + answer[at + len(line) - 1 :]
+    return b"" if at < 0 else answer[at + len(line) - 1 :]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
-from ciao_kernel import log
+from ciao_kernel import file_pieces, log
 from ciao_kernel.backends.kubernetes.following import saved_log
 
 _log = logging.getLogger(__name__)
@@ -81,3 +84,47 @@ def with_beginning(data: bytes, kept: Path) -> bytes:
         with log.ignored(_log, "reading a saved log", OSError), kept.open("rb") as file:
             return file.read(begin) + data
     return data
+
+
+async def begun(pieces: AsyncGenerator[bytes, None], kept: Path) -> AsyncGenerator[bytes, None]:
+    """Yield what :func:`with_beginning` returns, in pieces.
+
+    Args:
+        pieces: The log from the cluster. They are closed.
+        kept: The log that a follower saved on this machine.
+    """
+    async with aclosing(pieces):
+        first = bytearray()
+        async for piece in pieces:
+            first += piece
+            if len(first) >= saved_log.ENOUGH:
+                break
+        if first:
+            head = bytes(first)
+            end = await asyncio.to_thread(saved_log.beginning, kept, head, whole=True)
+            with log.ignored(_log, "reading a saved log", OSError):
+                async with aclosing(read(kept, end)) as saved:
+                    async for piece in saved:
+                        yield piece
+            yield head
+        async for piece in pieces:
+            yield piece
+
+
+async def read(kept: Path, end: int | None = None) -> AsyncGenerator[bytes, None]:
+    """Yield the first bytes of a kept log, or all of it, in pieces that end anywhere.
+
+    Args:
+        kept: The log.
+        end: Number of bytes; None means all that it has now.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if end == 0:
+        return
+    with kept.open("rb") as file:
+        size = kept.stat().st_size if end is None else end
+        async with aclosing(file_pieces.read(file.fileno(), 0, size)) as pieces:
+            async for piece in pieces:
+                yield piece

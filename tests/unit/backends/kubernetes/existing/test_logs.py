@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -61,6 +62,26 @@ class Server:
         assert query["timestamps"] == "true"
         return STAMP + path.split("/")[-2].encode()
 
+    async def pieces(self, path: str, **query: str) -> AsyncGenerator[bytes, None]:
+        answer = await self.text(path, **query)
+        for start in range(0, len(answer), 50):
+            yield answer[start : start + 50]
+
+
+@pytest.fixture(params=["at once", "in pieces"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read each log in both ways."""
+    if request.param == "in pieces":
+
+        async def joined(*args: Any) -> bytes:
+            return b"".join([piece async for piece in logs.stream(*args)])
+
+        monkeypatch.setattr(f"{__name__}.READ", joined)
+
+
+READ: Any = logs.read
+"""Reads a log as the fixture says."""
+
 
 def read(
     server: Server,
@@ -70,7 +91,7 @@ def read(
     job: Job = JOB,
 ) -> str:
     client = cast(Client, server)
-    return asyncio.run(logs.read(client, job, replica, options, kept)).decode()
+    return cast(bytes, asyncio.run(READ(client, job, replica, options, kept))).decode()
 
 
 def test_a_pod_is_found_by_its_labels(tmp_path: Path) -> None:
