@@ -12,6 +12,7 @@ from dataclasses import replace
 from ciao_kernel import log
 from ciao_kernel.commands import Caller
 from ciao_kernel.commands.cell_output import CellOutput
+from ciao_kernel.commands.read_ahead import ReadAhead
 from ciao_kernel.commands.shared_arguments import (
     add_member,
     add_since,
@@ -32,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 _PIECE = 1 << 18
 _AT_ONCE = 16
-"""Number of logs that are requested at a time, and held in memory."""
+"""Number of logs that are requested at a time."""
+_AHEAD = 12 << 20
+"""Bytes of each of them that may wait in memory for those before it. A node keeps 10 MiB of a log,
+and what is read to its end is not lost with a connection that waits for long."""
 
 
 def arguments(verb: argparse.ArgumentParser) -> None:
@@ -111,27 +115,37 @@ async def _write(
     )
     prefixer = Prefixer(color=caller.color, limit=NO_LIMIT)
     cell = None if caller.terminal else CellOutput.of(caller.write, caller.session.settings)
+
+    async def show(replica: Replica, data: bytes) -> None:
+        if cell is not None:
+            await _show(cell, prefixer, replica, data)
+            return
+        for piece in _pieces(data):
+            caller.write(prefixer.format(replica, piece))
+
     faults: list[BackendError] = []
-    is_empty = True
+    is_empty, is_cut = True, False
     for some in _groups(wanted):
-        asked = [warm_logs.read(backend, job, one, options, args.number) for one in some]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for replica, data in zip(some, answers, strict=True):
-            if isinstance(data, BackendError):  # the other logs are shown anyway
-                faults.append(data)
-                continue
-            if isinstance(data, BaseException):
-                raise data
-            is_empty &= not data
-            if cell is None:
-                for piece in _pieces(data):
-                    caller.write(prefixer.format(replica, piece))
-            elif data:
+        asked = [warm_logs.pieces(backend, job, one, options, args.number) for one in some]
+        found = [ReadAhead(one, _AHEAD) for one in asked]
+        try:
+            for replica, one in zip(some, found, strict=True):
+                shown = 0
                 try:
-                    await _show(cell, prefixer, replica, data)
-                except asyncio.CancelledError:
-                    cell.stop()
-                    raise
+                    async with contextlib.aclosing(one.pieces()) as pieces:
+                        async for data in pieces:
+                            shown += len(data)
+                            await show(replica, data)
+                except BackendError as error:  # the other logs are shown anyway
+                    faults.append(error)
+                    is_cut |= shown > 0
+                is_empty &= not shown
+        except asyncio.CancelledError:
+            if cell is not None:
+                cell.stop()
+            raise
+        finally:
+            await asyncio.gather(*(one.close() for one in found))
     if cell is not None:
         await cell.end()
     if len(faults) == len(wanted):
@@ -141,14 +155,14 @@ async def _write(
     for notice in notices:
         caller.display.show(Notice(notice))
     # With --previous, only a few replicas have restarted; the others are not an error.
-    if faults and not args.previous:
+    if faults and (is_cut or not args.previous):
         for fault in faults[1:]:
             caller.display.show(Notice(fault.message))
         raise faults[0]  # the other logs are shown, but an incomplete output is a failure
 
 
 async def _show(cell: CellOutput, prefixer: Prefixer, replica: Replica, data: bytes) -> None:
-    """Write a log into a cell, a piece at a time: it may have gigabytes, which nobody reads."""
+    """Write lines into a cell, a piece at a time: they may be gigabytes, which nobody reads."""
     add, shown = cell.stream(), 0
     for piece in _pieces(data):
         if cell.full:
@@ -160,7 +174,7 @@ async def _show(cell: CellOutput, prefixer: Prefixer, replica: Replica, data: by
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """Yield a log in pieces of whole lines: as one text it would take several times its memory."""
+    """Yield lines in pieces of whole ones: as one text they may take several times their memory."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + _PIECE) + 1 or len(data)

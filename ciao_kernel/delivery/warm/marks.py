@@ -96,17 +96,42 @@ def lines(data: bytes, run: int | None = None) -> bytes:
         data: The log, which may have lost its beginning.
         run: Number of the run; None means all lines.
     """
-    found, before = bytearray(), bytearray()
-    inside, is_cut = run is None, run is not None
-    reader = MarkReader()
-    for part in reader.read(data):
-        if isinstance(part, bytes):
-            found += part if inside else b""
-            before += part if is_cut else b""
-        elif run is not None and part.get("ev") in ("ready", "begin", "end"):
-            if is_cut and part["ev"] == "end" and part.get("id") == run:
-                found += before  # its begin is not in the log any more
-            inside = part["ev"] == "begin" and part.get("id") == run
-            is_cut = False
-            before.clear()
-    return bytes(found + (reader.rest() if inside else b""))
+    reader = RunReader(run)
+    return reader.read(data) + reader.rest()
+
+
+class RunReader:
+    """Takes the markers out of a log, and with a number the lines of all other runs.
+
+    Args:
+        run: Number of the run; None means all lines.
+    """
+
+    def __init__(self, run: int | None = None) -> None:
+        self._run, self._reader = run, MarkReader()
+        self._inside, self._is_cut = run is None, run is not None
+        self._before = bytearray()
+        """Lines whose run the first marker tells: a log may have lost its beginning."""
+
+    def read(self, data: bytes) -> bytes:
+        """Return the lines among the next ones of the log.
+
+        Args:
+            data: Whole lines; the last one of the log may lack its line feed.
+        """
+        found, run = bytearray(), self._run
+        for part in self._reader.read(data):
+            if isinstance(part, bytes):
+                found += part if self._inside else b""
+                self._before += part if self._is_cut else b""
+            elif run is not None and part.get("ev") in ("ready", "begin", "end"):
+                if self._is_cut and part["ev"] == "end" and part.get("id") == run:
+                    found += self._before  # its begin is not in the log any more
+                self._inside = part["ev"] == "begin" and part.get("id") == run
+                self._is_cut = False
+                self._before.clear()
+        return bytes(found)
+
+    def rest(self) -> bytes:
+        """Return what is held back, at the end of the log."""
+        return self._reader.rest() if self._inside else b""

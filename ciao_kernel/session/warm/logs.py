@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ciao_kernel import log, private_files
@@ -17,12 +19,16 @@ from ciao_kernel.delivery.warm.marks import MarkReader
 from ciao_kernel.errors import UsageError
 from ciao_kernel.magics.directives import outputs, warm
 from ciao_kernel.model import Event, Job, Output, Replica, Status
-from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, count_lines, last_lines
-from ciao_kernel.plugins import Backend
+from ciao_kernel.model.log_pieces import last, whole_lines
+from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, count_lines
+from ciao_kernel.plugins import Backend, Streaming
 from ciao_kernel.session.warm.found_runs import refuse_unless_warm
 from ciao_kernel.session.warm.logged_files import LoggedFiles
 
 _log = logging.getLogger(__name__)
+
+_Log = Callable[[LogOptions], AsyncGenerator[bytes, None]]
+"""Returns a part of one log, in pieces that end anywhere."""
 
 
 async def read(
@@ -45,24 +51,104 @@ async def read(
         UsageError: The job has no runs, or an option cannot be combined with one.
         BackendError: The log does not exist.
     """
+    return b"".join(
+        [piece async for piece in _shown(_whole(backend, job, replica), job, options, run)]
+    )
+
+
+async def pieces(
+    backend: Backend,
+    job: Job,
+    replica: Replica,
+    options: LogOptions = WHOLE_LOG,
+    run: int | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """Yield what :func:`read` returns, in pieces of whole lines, as the backend reads them.
+
+    Only the last lines that ``options.tail`` asks for are held, and all of a log whose backend is
+    not :class:`~ciao_kernel.plugins.Streaming`.
+
+    Raises:
+        UsageError: As :func:`read`.
+        BackendError: The log does not exist, or its rest cannot be read.
+    """
+    log = _whole(backend, job, replica)
+    if isinstance(backend, Streaming):
+        log = partial(backend.log_pieces, job, replica)
+    async with aclosing(_shown(log, job, options, run)) as found:
+        async for piece in found:
+            yield piece
+
+
+def _whole(backend: Backend, job: Job, replica: Replica) -> _Log:
+    async def log(options: LogOptions) -> AsyncGenerator[bytes, None]:
+        yield await backend.log(job, replica, options)
+
+    return log
+
+
+async def _shown(
+    log: _Log, job: Job, options: LogOptions, run: int | None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a log that a person may see, in pieces of whole lines."""
     if not warm.is_warm(job.header):
         if run is not None:
             refuse_unless_warm(job)
-        data = await backend.log(job, replica, options)
-        lines = breakpoints.without(data)
-        if options.tail is None or lines == data:
-            return lines
-        whole = await backend.log(job, replica, replace(options, tail=None))
-        return last_lines(breakpoints.without(whole), options.tail)
-    if options.timestamps or options.since:
+        lines = _lines(log(options)) if options.tail is None else _last_lines(log, options)
+    elif options.timestamps or options.since:
         if run is not None:
             raise UsageError(
                 "--run cannot be combined with --timestamps or --since.", "Leave one of them out."
             )
-        return breakpoints.without(marks.without(await backend.log(job, replica, options)))
-    asked = LogOptions(previous=options.previous, tell=options.tell)  # following shows all of it
-    data = breakpoints.without(marks.lines(await backend.log(job, replica, asked), run))
-    return data if options.tail is None else last_lines(data, options.tail)
+        # Here an empty line belongs to the marker after it, which may be that of the next piece.
+        data = b"".join([piece async for piece in log(options)])
+        lines = _each([breakpoints.without(marks.without(data))])
+    else:
+        # Following shows all of it.
+        asked = LogOptions(previous=options.previous, tell=options.tell)
+        lines = _lines(_of_runs(log(asked), run))
+        if options.tail is not None:
+            lines = _each([await last(lines, options.tail)])
+    async with aclosing(lines):
+        async for piece in lines:
+            if piece:
+                yield piece
+
+
+async def _last_lines(log: _Log, options: LogOptions) -> AsyncGenerator[bytes, None]:
+    held = [piece async for piece in whole_lines(log(options))]
+    if options.tail is not None and any(breakpoints.without(one) != one for one in held):
+        # Without its markers it has fewer lines than were asked for.
+        held = [await last(_lines(log(replace(options, tail=None))), options.tail)]
+    for piece in held:
+        yield piece
+
+
+async def _each(held: list[bytes]) -> AsyncGenerator[bytes, None]:
+    for piece in held:
+        yield piece
+
+
+def _lines(log: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Return whole lines without the markers of breakpoints."""
+
+    async def stripped() -> AsyncGenerator[bytes, None]:
+        async with aclosing(whole_lines(log)) as found:
+            async for piece in found:
+                yield breakpoints.without(piece)
+
+    return whole_lines(stripped())  # a marker may have been behind the begin of a line
+
+
+async def _of_runs(
+    log: AsyncGenerator[bytes, None], run: int | None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a warm replica without its markers, or those of one run."""
+    reader = marks.RunReader(run)
+    async with aclosing(whole_lines(log)) as found:
+        async for piece in found:
+            yield reader.read(piece)
+    yield reader.rest()
 
 
 def follow(
