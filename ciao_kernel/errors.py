@@ -216,12 +216,22 @@ class Refused(BackendError):
         hint: What may help.
         code: The HTTP status.
         reason: The Status object's ``reason``, such as ``Forbidden``; "" if it has none.
+        signed_out: The server accepts no credentials that this process has: their user may sign in.
     """
 
-    def __init__(self, message: str, hint: str = "", *, code: int, reason: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        code: int,
+        reason: str = "",
+        signed_out: bool = False,
+    ) -> None:
         super().__init__(message, hint)
         self.code = code
         self.reason = reason
+        self.signed_out = signed_out
 
 
 class CommandFailed(CiaoError):

@@ -36,8 +36,9 @@ class TransferFaults:
         """
         self._failed = 0 if news else self._failed
         before, self._since = None if news else self._since, None
-        if self._patience and isinstance(error, Refused) and error.code == 401:
-            now = time.monotonic()
+        # Not by the code: a node also answers 401 whose own certificate has expired.
+        if self._patience and isinstance(error, Refused) and error.signed_out:
+            self._failed, now = 0, time.monotonic()
             self.begins_wait = before is None
             self._since = now if before is None else before
             return now - self._since < self._patience
@@ -48,5 +49,5 @@ class TransferFaults:
 
     @property
     def waits(self) -> bool:
-        """Return whether the last fault were credentials that are waited for."""
+        """Return whether the last fault was refused credentials that are waited for."""
         return self._since is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ciao_kernel.errors import ClusterFault, Refused
 from ciao_kernel.kube import connection_faults, responses
+from ciao_kernel.kube.access import Access
 from ciao_kernel.kube.client import Client
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PIECE = 1 << 15
 """Largest message in bytes: the server does not accept long messages."""
 _CONNECT = 10.0
+_UNAUTHORIZED = 401
 
 
 async def open_channel(
@@ -61,16 +63,12 @@ async def open_channel(
             channel = await _connect(client, connections, path, query)
         except aiohttp.WSServerHandshakeError as error:
             if error.status == 401 and not renewed:
-                try:
-                    await client.renew(shown)
-                except ClusterFault as fault:  # the user may still sign in
-                    refused = refusal(error.status)
-                    raise responses.credentials_rejected(refused, shown, fault) from None
+                await _renew(client, shown, refusal(error.status))
                 continue
             raise await _rejected(client, path, error.status) or refusal(error.status) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if connection_faults.is_certificate_rejected(error, shown) and not renewed:
-                await client.renew(shown)
+                await _renew(client, shown, refusal(_UNAUTHORIZED))
                 continue
             if not renewed and await client.connections.follow_server(shown):
                 continue
@@ -80,6 +78,18 @@ async def open_channel(
         closing.push_async_callback(channel.close)
         return channel
     raise AssertionError("the last round returns or raises")
+
+
+async def _renew(client: Client, shown: Access, refused: Refused) -> None:
+    """Load the credentials again.
+
+    Raises:
+        Refused: That failed. The user may still sign in.
+    """
+    try:
+        await client.renew(shown)
+    except ClusterFault as fault:
+        raise responses.credentials_rejected(refused, shown, fault) from None
 
 
 async def _rejected(client: Client, path: str, code: int) -> Refused | None:

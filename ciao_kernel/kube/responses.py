@@ -189,6 +189,7 @@ def credentials_rejected(
         "Sign in to the cluster again, then try again.",
         code=refusal.code,
         reason=refusal.reason,
+        signed_out=True,
     )
 
 
