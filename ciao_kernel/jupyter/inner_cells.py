@@ -28,16 +28,19 @@ def let_run(shell: InteractiveShell) -> Callable[[str], None]:
 
     def transform(lines: list[str]) -> list[str]:
         text = "".join(lines)
-        if isinstance(macro := shell.user_ns.get(text.strip()), Macro):
-            text = macro.value
+        macro = shell.user_ns.get(text.strip())
+        of_macro = isinstance(macro, Macro)
+        text = macro.value if of_macro else text
         if "%" not in text or text in (plain, f"{plain}\n"):
             return lines
         from ciao_kernel.jupyter import cells, questions
 
-        if (asked := questions.of_directive(text)) is not None:
+        # IPython reads a macro as Python alone: a command in it would be an error.
+        asked = cells.command(text) if of_macro else questions.of_directive(text)
+        if asked is not None:
             return [f"get_ipython().run_line_magic('ciao', {asked!r})\n"]
         # The text of a cell magic, such as that of %%ciao, is IPython's to pass on.
-        if text.startswith("%%") or cells.scan_job(text) is None:
+        if (text.startswith("%%") and not of_macro) or cells.scan_job(text) is None:
             return lines
         return [f"get_ipython().run_job_cell({text!r})\n"]
 

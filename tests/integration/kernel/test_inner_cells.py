@@ -69,6 +69,16 @@ def test_of_a_macro(kernel: Kernel) -> None:
     assert kernel.run("other").text == "plain\n"
 
 
+@pytest.mark.parametrize("cell", ["%%ciao\n" + CELL, "%ciao jobs"])
+def test_of_a_macro_of_a_command(kernel: Kernel, cell: str) -> None:
+    done = kernel.run(cell)
+    number = done.reply["content"]["execution_count"]
+    assert kernel.run(f"%macro -q again {number}").status == "ok"
+    request = kernel.run("again")
+    assert request.status == "ok"
+    assert trained(request.text) if cell.startswith("%%ciao") else request.text == done.text
+
+
 def test_a_plain_cell_is_scanned_once(kernel: Kernel) -> None:
     kernel.run(
         "from ciao_kernel.jupyter import cells as _cells\n"
