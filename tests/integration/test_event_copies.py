@@ -369,6 +369,26 @@ def test_a_board_whose_copies_are_of_another_event_loop_is_closed(
     assert len(tasks) == 2
 
 
+def test_a_copy_goes_on_in_another_event_loop_when_its_own_is_closed(
+    job: Job, tmp_path: Path
+) -> None:
+    cluster: Any = Endless()
+    job = replace(job, uid="17", place="team-a", header="%tensorboard=logs\n")
+    settings = Settings(storage=tmp_path / "storage")
+    board = Board(lambda: settings, make=lambda _: Unstarted(settings.own_folder))
+
+    async def show() -> set[asyncio.Task[Any]]:
+        await board.show([(cluster, job)], lambda _: None)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    assert len(first.run_until_complete(show())) == 1
+    first.close()
+    assert len(second.run_until_complete(show())) == 1
+    second.run_until_complete(board.close())
+    second.close()
+
+
 @pytest.mark.parametrize("followed", [False, True])
 def test_copying_ends_with_the_job_unless_a_cell_follows_its_tries(
     job: Job, pod: Pod, monkeypatch: pytest.MonkeyPatch, followed: bool

@@ -205,7 +205,8 @@ class Board:
         folder = event_folder.event_folder_in(job.header) or event_folder.DEFAULT
         for replica in replicas:
             known = self._copying.get((job.uid, replica))
-            if known is None or known[1].done():
+            # A task of a closed loop, such as a deleted subshell's, is never done.
+            if known is None or known[1].done() or not known[1].get_loop().is_running():
                 settings = self._settings()
                 copying = Copying(
                     backend, job, replica, folder, settings, followed=followed, emit=emit
