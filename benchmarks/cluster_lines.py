@@ -166,7 +166,7 @@ def _replay(at: Place, folder: Path, replicas: int, each: int) -> Iterator[Figur
 def _flow(what: str, lines: int, ours: Sequence[Used], stern: Sequence[Used]) -> Figure:
     """The speed at which lines come: what a reader has who started long before."""
     a, b = (
-        median([lines / (one.wrote.last - one.wrote.first) for one in used])
+        median([lines / max(0.005, one.wrote.last - one.wrote.first) for one in used])
         for used in (ours, stern)
     )
     return Figure(

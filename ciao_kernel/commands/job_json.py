@@ -130,6 +130,8 @@ def _result_record(name: str, status: Status, folder: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": str(status.state),
+        "tries": status.tries,
+        "decided_by": _name(status.decided_by),
         "folder": folder,
         "replicas": [_replica(one) for one in status.replicas],
         "error": None,

@@ -14,7 +14,7 @@ _BADGE = "\x1b[48;5;124m\x1b[38;5;231m"
 of red is readable on both."""
 
 
-_OPTIONS = re.compile(r"%(context|namespace)=")
+_OPTIONS = re.compile(r"%(backend|context|namespace)=")
 
 
 def for_terminal(text: str) -> str:

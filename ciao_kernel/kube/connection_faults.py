@@ -73,7 +73,7 @@ def away(error: Exception, access: Access) -> tuple[ClusterFault, float]:
         ), 0.0
     hint = "Are the server and the network up?"
     if access.context:
-        hint += " %context=… names another cluster."
+        hint += " `%ciao config context=…` chooses another cluster."
     patience = _NAME_WAIT if isinstance(cause, socket.gaierror) else float("inf")
     if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
         hint = "The proxy-url of the kubeconfig, or else HTTPS_PROXY, names the proxy."

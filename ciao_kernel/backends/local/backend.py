@@ -116,11 +116,11 @@ class LocalBackend:
             hint = interpreter.remedy(self._settings, plan.spec.python)
             found = await interpreter.has(python, package, hint)
             if needed and not found:
+                install = interpreter.install_words(python, plan.framework.requirement)
                 raise EnvironmentFault(
                     f"{python} has no package {package}, which this job "
                     + ("imports." if package in plan.source.imports else "needs to start."),
-                    f"Install it (in a plain cell: %pip install {plan.framework.requirement}), "
-                    "or name another interpreter with %python=….",
+                    f"Install it: {install}. Or name another interpreter with %python=….",
                 )
         if not plan.spec.build.needed:
             executable.check_beside(plan, python)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from ciao_kernel.backends.local import interpreter
 from ciao_kernel.errors import EnvironmentFault, SpecError
 from ciao_kernel.plugins import Launching, Plan
 from ciao_kernel.visible_text import short
@@ -60,8 +61,8 @@ def check_beside(plan: Plan, python: str, base: str = "") -> None:
             package = plan.framework.requirement
             raise EnvironmentFault(
                 f"there is no {program} beside {base or python}, and none on PATH.",
-                f"Install it (in a plain cell: %pip install {package}), or let the job do that: "
-                f"%packages={package}.",
+                f"Install it: {interpreter.install_words(base or python, package)}. Or let the job "
+                f"do that: %packages={package}.",
             )
 
 

@@ -52,6 +52,19 @@ def remedy(settings: Settings, named: str | None = None) -> str:
     return f"Correct the setting python{where}, or leave it empty."
 
 
+def install_words(python: str, requirement: str) -> str:
+    """Return how to install a package for an interpreter, for a hint.
+
+    Args:
+        python: Its absolute path.
+        requirement: The package, as pip takes it.
+    """
+    words = f"`{python} -m pip install {requirement}`"
+    # IPython's command installs for its own interpreter.
+    own = python == sys.executable
+    return f"{words} (in a notebook: %pip install {requirement})" if own else words
+
+
 def find(asked: str, folder: Path, hint: str = _DIRECTIVE) -> str:
     """Return the absolute path of the interpreter that the user named.
 

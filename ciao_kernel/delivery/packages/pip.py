@@ -168,7 +168,7 @@ def check() -> Own:
     if version < Version(_OLDEST):
         raise EnvironmentFault(
             f"pip {version} is too old; {_OLDEST} or newer is required.",
-            "Run in a plain cell: %pip install --upgrade pip",
+            f"Upgrade it: `{sys.executable} -m pip install --upgrade pip`.",
         )
     return Own(Path(str(found.locate_file(""))), version)
 

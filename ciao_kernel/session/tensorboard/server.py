@@ -44,7 +44,8 @@ def check_installed() -> None:
     if importlib.util.find_spec("tensorboard") is None:
         raise EnvironmentFault(
             f"%tensorboard needs TensorBoard, which is not installed for {sys.executable}.",
-            "Run `%pip install tensorboard` in a plain cell; no restart is needed.",
+            f"Install it: `{sys.executable} -m pip install tensorboard`, or in a notebook "
+            "`%pip install tensorboard`; no restart is needed.",
         )
 
 

@@ -193,10 +193,13 @@ def test_only_a_new_job_is_told_of_this_machine_when_there_is_no_cluster(ciao: U
         "contexts: [{name: far, context: {cluster: far, user: far}}]\n"
         "users: [{name: far, user: {token: t}}]\ncurrent-context: far\n",
     )
-    here = "To run on this machine: %backend=local."
+    here = "To run on this machine: --backend local."
     for named, hint in (
         (ciao.folder / "typo", "Correct it, or unset it to use ~/.kube/config."),
-        (config, "Are the server and the network up? --context … names another cluster."),
+        (
+            config,
+            "Are the server and the network up? `ciao config context=…` chooses another cluster.",
+        ),
     ):
         away = {"KUBECONFIG": str(named), "CIAO_REQUEST_PATIENCE": "0.5"}
         for words in (["run", "train.py"], ["run", "train.py", "--dryrun"]):

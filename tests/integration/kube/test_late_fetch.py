@@ -189,12 +189,12 @@ def ended_pod(*containers: str) -> dict[str, Any]:
         (
             ended_pod(),
             "",
-            "the files of worker-0 are lost: its program has ended, and its job has no %output.",
+            "the files of worker-0 are lost: its program has ended, and the job has no %output.",
         ),
         (
             by_log.pod(),  # a value that was in its message
             "%output=loss\n",
-            "the files of worker-0 are lost: its program has ended, and its job names no files in "
+            "the files of worker-0 are lost: its program has ended, and the job names no files in "
             "%output.",
         ),
         (None, "%output=model/\n", "the files of worker-0 cannot be had: it has no pod."),

@@ -112,7 +112,7 @@ def test_a_package_is_only_asked_for_where_it_is_needed(jobs: Place, tmp_path: P
         error = refused(jobs, text)
         assert isinstance(error, EnvironmentFault)
         assert f"has no package {package}" in error.message
-        assert f"%pip install {package}" in error.hint
+        assert f"`{python} -m pip install {package}" in error.hint
     assert jobs.run(f"%framework=tensorflow\n{ask}print('fine')\n").error is None
     assert jobs.run(f"%framework=pytorch\n%runner=python\n{ask}print('fine')\n").error is None
 

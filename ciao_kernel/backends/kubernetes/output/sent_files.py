@@ -245,7 +245,7 @@ def _sent(settings: Settings, way: OutputWay, pod: str, execute: Execute) -> Sen
 def _why(settings: Settings, job: Job, pod: Object) -> str:
     if not results.path_words(job.header):
         what = "names no files in %output" if outputs.names(job.header) else "has no %output"
-        return f"its program has ended, and its job {what}"
+        return f"its program has ended, and the job {what}"
     if output_state.has_keeper(pod):
         return (
             f"its program has ended, and nobody fetched them within {settings.fetch_wait:g} s (the "
