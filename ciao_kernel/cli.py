@@ -127,13 +127,16 @@ async def _execute(args: argparse.Namespace) -> int:
         folder_removed=removed,
     )
     work = asyncio.ensure_future(args.run(args, caller))
+    interrupts = _Interrupts(work)
     try:
-        with _interruptible(work):
+        with interrupts.taken():
             try:
                 await work
             finally:
                 await background.wait_until_idle(_LATE)
     except asyncio.CancelledError:
+        if interrupts.end_at_once:  # a `finally` that waits has put this in place of it
+            raise KeyboardInterrupt from None
         return _INTERRUPTED
     except CommandFailed as error:
         return error.code  # the command has already written its own message
@@ -168,32 +171,39 @@ def _here() -> tuple[Path, bool]:
         return home(), True
 
 
-@contextlib.contextmanager
-def _interruptible(work: asyncio.Future[Any]) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM stop the job, and the second end this process at once.
+class _Interrupts:
+    """Lets the first Ctrl-C or SIGTERM stop the job, and the second end this process at once.
 
-    These are plain handlers, because the loop's handlers would wait while a pipe that nobody reads
-    blocks the loop. The job's supervisor detects the end of this process, and ends the replicas.
+    The handlers are plain ones, because the loop's handlers would wait while a pipe that nobody
+    reads blocks the loop. The job's supervisor detects the end of this process, and ends the
+    replicas.
     """
-    loop = work.get_loop()
-    asked = False
 
-    def interrupt(*_: object) -> None:
-        nonlocal asked
-        if asked:
+    def __init__(self, work: asyncio.Future[Any]) -> None:
+        self._work = work
+        self._asked = False
+        self.end_at_once = False
+        """Whether there was a second one."""
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Handle interrupts during the body."""
+        old = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as in `ciao run FILE.py &`
+                old[number] = signal.signal(number, self._interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _interrupt(self, *_: object) -> None:
+        if self._asked:
+            self.end_at_once = True
             raise KeyboardInterrupt
-        asked = True
-        loop.call_soon_threadsafe(work.cancel)
-
-    old = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as in `ciao run FILE.py &`
-            old[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        self._asked = True
+        self._work.get_loop().call_soon_threadsafe(self._work.cancel)
 
 
 async def _ask(question: str) -> str:
