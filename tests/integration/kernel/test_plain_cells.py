@@ -72,10 +72,16 @@ CELLS = [
 ]
 
 
+PATIENT = "get_ipython().Completer.jedi_compute_type_timeout = 60_000"
+"""On a busy machine jedi may not know the types of completions within IPython's 400 ms."""
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Kernel]]:
     """A python3 kernel and a ciao kernel, each in a place of its own."""
     kernels = [Kernel(Place(tmp_path_factory.mktemp(name)), name) for name in ("python3", "ciao")]
+    for kernel in kernels:
+        kernel.run(PATIENT, store_history=False)
     yield kernels[0], kernels[1]
     for kernel in kernels:
         kernel.shutdown(now=True)
