@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 
 from ciao_kernel import log
@@ -217,18 +217,47 @@ async def _old(
 
 
 async def _older(backend: Backend, job: Job, replica: Replica, tail: int) -> int:
-    before = own = b""
+    before = b""
     with log.ignored(_log, "reading an earlier container", BackendError, UsageError):
         before = await warm_logs.read(backend, job, replica, LogOptions(previous=True))
+    lines = (
+        _with_earlier(backend, job, replica, before)
+        if before
+        else warm_logs.pieces(backend, job, replica, LogOptions(followed=True))
+    )
+    try:
+        whole, unfinished = await _count(lines)
+    except BackendError:
+        # An answer that breaks off cannot be replaced in pieces, but as a whole by the saved log.
+        whole, unfinished = await _count(_with_earlier(backend, job, replica, before))
+    # An unfinished line is a new line: the rest of it is still to come.
+    return max(0, whole - max(0, tail - unfinished))
+
+
+async def _count(pieces: AsyncGenerator[bytes, None]) -> tuple[int, bool]:
+    """Return the number of line feeds, and whether a line without one is behind the last."""
+    whole, unfinished = 0, False
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            whole += piece.count(b"\n")
+            unfinished = not piece.endswith(b"\n")
+    return whole, unfinished
+
+
+async def _with_earlier(
+    backend: Backend, job: Job, replica: Replica, before: bytes
+) -> AsyncGenerator[bytes, None]:
+    """Yield the log of a container, behind that of the one before it in its pod."""
+    own = b""
+    with log.ignored(_log, "reading the times of lines", BackendError, UsageError):
         # Only lines of the container itself have a time: not those that were saved here.
         own = await warm_logs.read(backend, job, replica, LogOptions(timestamps=True))
     data = await warm_logs.read(backend, job, replica, LogOptions(followed=True))
     saved = data.removesuffix(last_lines(data, count_lines(own)))
     if before not in saved:  # a saved log has the lines of all containers
-        data = before + data
-    # An unfinished line is a new line: the rest of it is still to come.
-    whole, unfinished = data.count(b"\n"), not data.endswith(b"\n") and bool(data)
-    return max(0, whole - max(0, tail - unfinished))
+        yield before
+    if data:
+        yield data
 
 
 class _Tail:

@@ -808,14 +808,26 @@ def test_the_tail_of_a_followed_log_is_exact(skip: int) -> None:
     assert recorder.data == b"".join(lines[skip:])
 
 
+@pytest.mark.parametrize(("skip", "shown"), [(1, b"2\n3"), (2, b"3"), (3, b""), (4, b"")])
+def test_the_tail_of_a_followed_log_may_end_without_a_line_feed(skip: int, shown: bytes) -> None:
+    events: list[Any] = []
+    display: Any = SimpleNamespace(show=events.append)
+    tail = logs._Tail(display, {WORKER: skip})
+    tail.show(Output(WORKER, b"", 0, b"unfinis"))
+    tail.show(Output(WORKER, b"1\n2\n3", 3))
+    assert events == [Output(WORKER, b"", 0, b"unfinis"), Output(WORKER, shown, max(0, 3 - skip))]
+
+
 class Logs:
     """As much of a backend as the tail of a log asks for."""
 
-    def __init__(self, now: bytes, before: bytes | None, own: bytes) -> None:
+    def __init__(self, now: bytes, before: bytes | None, own: bytes | None) -> None:
         self.now, self.before, self.own = now, before, own
 
     async def log(self, job: Job, replica: Replica, options: LogOptions = WHOLE_LOG) -> bytes:
         if not options.previous:
+            if self.own is None and options.timestamps:
+                raise BackendError("no line has a time.")
             return self.own if options.timestamps else self.now
         if self.before is None:
             raise BackendError("it was not started a second time.")
@@ -832,6 +844,8 @@ class Logs:
         (b"1\n2\n3", None, 2, 1),
         (b"1\n2\n3", None, 0, 2),
         (b"", b"a\nb\n", 1, 1),
+        (b"", b"a\nb", 2, 0),
+        (b"", b"a\nb", 1, 1),
         (b"", None, 5, 0),
     ],
 )
@@ -843,6 +857,12 @@ def test_a_followed_tail_leaves_out_what_an_earlier_run_wrote(
     backend: Any = Logs(now, before, own)
     job = Job("mnist", "kubernetes", "tensorflow", (WORKER,), 1.0)
     assert asyncio.run(logs._old(backend, job, [WORKER], tail)) == {WORKER: older}
+
+
+def test_a_followed_tail_takes_the_log_as_it_is_where_no_line_has_a_time() -> None:
+    backend: Any = Logs(b"1\n2\n", b"1\n", None)
+    job = Job("mnist", "kubernetes", "tensorflow", (WORKER,), 1.0)
+    assert asyncio.run(logs._old(backend, job, [WORKER], 1)) == {WORKER: 1}
 
 
 @pytest.mark.parametrize("words", [["?"], ["??"], ["?", "?"]])

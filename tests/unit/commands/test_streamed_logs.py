@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import random
+import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from ciao_kernel.config import Settings
 from ciao_kernel.delivery.inspection import breakpoints, debug_wire
 from ciao_kernel.delivery.warm import marks
 from ciao_kernel.delivery.warm.marks import marker
-from ciao_kernel.errors import ClusterFault
+from ciao_kernel.errors import BackendError, ClusterFault
 from ciao_kernel.model import Event, Job, Notice, Replica, State, Status
 from ciao_kernel.model.log_pieces import last, whole_lines
 from ciao_kernel.model.queries import WHOLE_LOG, LogOptions, last_lines
@@ -143,6 +144,54 @@ def test_logs_that_wait_are_read_ahead_up_to_a_limit() -> None:
         await ahead.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("end", "tail", "older"), [(b"", 2, 0), (b"rest", 2, 1), (b"rest", 0, 2)])
+def test_a_followed_tail_counts_lines_without_holding_the_log(
+    end: bytes, tail: int, older: int
+) -> None:
+    many = 200
+
+    class Local(Place):
+        async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
+            assert options.previous
+            raise BackendError("on this machine a replica's log has all its runs.")
+
+    async def long(options: LogOptions) -> AsyncGenerator[bytes, None]:
+        assert options == LogOptions(followed=True)
+        for _ in range(many):
+            yield b"x" * (len(LONG) // 2) + b"\n"
+        yield b"the last\nof them\n" + end
+
+    place: Any = Local(worker_0=long)
+    tracemalloc.start()
+    try:
+        found = asyncio.run(logs._old(place, JOB, [ZERO], tail))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == {ZERO: many + older}
+    assert peak < 10 * len(LONG)
+
+
+def test_a_followed_tail_of_an_answer_that_breaks_off_counts_what_is_saved() -> None:
+    class Saved(Place):
+        async def log(self, job: Job, replica: Replica, options: LogOptions) -> bytes:
+            if options.previous:
+                raise BackendError("it was not restarted.")
+            return b"1\n2\n3\n"
+
+    place: Any = Saved(worker_0=failing(b"1\n"))
+    assert asyncio.run(logs._old(place, JOB, [ZERO], 2)) == {ZERO: 1}
+    assert place.closed == ["worker-0"]
+    place = Place(worker_0=failing())
+    place.log = failing_log
+    with pytest.raises(ClusterFault):
+        asyncio.run(logs._old(place, JOB, [ZERO], 2))
+
+
+async def failing_log(*_: object) -> bytes:
+    raise ClusterFault("the connection was closed.")
 
 
 def test_a_log_that_breaks_off_is_shown_so_far_and_is_a_failure() -> None:
