@@ -274,10 +274,8 @@ class _Tail:
         if isinstance(event, Output) and (skip := self._skip.get(event.replica, 0)):
             cut = min(skip, event.lines)
             self._skip[event.replica] = skip - cut
-            place = 0
-            for _ in range(cut):
-                place = event.data.find(b"\n", place) + 1 or len(event.data)
-            event = replace(event, data=event.data[place:], lines=event.lines - cut)
+            left = event.lines - cut
+            event = replace(event, data=last_lines(event.data, left), lines=left)
         self._display.show(event)
 
     def conclude(self, error: JobFailed) -> bool:
