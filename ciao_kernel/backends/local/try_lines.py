@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ciao_kernel.backends.local.retries import PREFIX
 from ciao_kernel.model import Notice, Output
+from ciao_kernel.model.queries import count_lines
 
 _PREFIX = PREFIX.encode()
 _LINE = re.compile(
@@ -59,4 +60,4 @@ class TryLines:
 def _part(event: Output, start: int, end: int, tail: bytes = b"") -> Iterator[Output]:
     data = event.data[start:end]
     if data or tail:
-        yield Output(event.replica, data, data.count(b"\n") or bool(data), tail)
+        yield Output(event.replica, data, count_lines(data), tail)
