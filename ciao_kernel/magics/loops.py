@@ -21,6 +21,9 @@ from ciao_kernel.visible_text import visible
 
 # IPython, too, takes the sign for a part of a magic's name, and has none of that name.
 _BEHIND_BLANKS = re.compile(r"[\r\n][ \t]+%([A-Za-z][\w-]*)=(?!=)")
+_LOOP = re.compile(r"(?:async[ \t]+)?for\b(?:[ \t]+(\w+)[ \t]+in\b)?|while\b")
+_UNNAMED = "value"
+"""Stands in a hint for the variable of a loop that has none, or several."""
 _SHOWN = 60
 """Maximum number of characters that are shown of a statement."""
 
@@ -40,14 +43,17 @@ def notices(code: str, below: Sequence[Token]) -> Iterator[str]:
     text = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
     yield (
         f"the loop of line {loop.lineno} (`{text}`) runs in the replicas of one job: the "
-        f"directives in it hold for the whole cell. {_several(loop)}"
+        f"directives in it hold for the whole cell. {_several(_variable(loop))}"
     )
 
 
-def _several(loop: ast.For | ast.While | None = None) -> str:
-    """Return how several jobs are started."""
+def _variable(loop: ast.For | ast.While) -> str:
     target = loop.target if isinstance(loop, ast.For) else None
-    name = target.id if isinstance(target, ast.Name) else "value"
+    return target.id if isinstance(target, ast.Name) else _UNNAMED
+
+
+def _several(name: str) -> str:
+    """Return how several jobs are started; ``name`` is the loop's variable."""
     return (
         "For a job each, write the program to a file, and in a loop "
         f"`%ciao run FILE --detach --args {{{name}}}`."
@@ -85,20 +91,50 @@ def behind_blanks(text: str, head: Header, table: Table) -> Line | None:
         match
         for match in _BEHIND_BLANKS.finditer(text)
         # IPython joins a line of a shell or a magic that ends in a backslash with the next one.
-        if table.find(match[1]) and not text[: match.start()].endswith("\\")
+        if table.find(match[1]) and not text.endswith("\\", 0, match.start())
     ]
     places = set(starts(text)) if found else ()
     at = next((match.start() + 1 for match in found if match.start() + 1 in places), None)
     return next((line for line in header.lines(text) if line.start == at), None)
 
 
-def error(line: Line, table: Table) -> SourceError:
-    """Return the error for a directive behind blanks."""
+def error(text: str, line: Line, table: Table) -> SourceError:
+    """Return the error for a directive behind blanks.
+
+    Args:
+        text: The cell.
+        line: The directive's line.
+        table: The directives.
+    """
     safe, column, _ = shown(line, table, header.indent(line.text))
+    loop = _loop_above(text, line)
     return SourceError(
         "directives begin in the first column, and hold for the whole cell.",
-        _several(),
+        "Remove the blanks before it, or write it at the top." if loop is None else _several(loop),
         line=line.number,
         column=column,
         text=safe,
     )
+
+
+def _loop_above(text: str, line: Line) -> str | None:
+    """Return the variable of a loop around a line; None if the line is in no loop.
+
+    Blanks alone tell it: such a cell is no Python, so that nothing else knows its blocks.
+    """
+    places = set(starts(text))
+    above = [one for one in header.lines(text) if one.start < line.start and one.start in places]
+    inner = _width(line.text)
+    for one in reversed(above):
+        statement, width = one.text.lstrip(), _width(one.text)
+        if width >= inner or not statement or statement.startswith("#"):
+            continue
+        if match := _LOOP.match(statement):
+            return match[1] or _UNNAMED
+        inner = width
+    return None
+
+
+def _width(text: str) -> int:
+    """Return the indentation of a line in columns, with tabs as Python takes them."""
+    return len(text[: header.indent(text)].expandtabs(8))

@@ -92,7 +92,7 @@ def parse(
     if isinstance(cell, str):
         cell = scan(text, table, style)
     if cell.behind_blanks:
-        raise loops.error(cell.behind_blanks, table)
+        raise loops.error(text, cell.behind_blanks, table)
     # The name of the framework, by which the text is read, may be a variable.
     tokens, notes = placeholders.expand(cell.header.tokens, variables)
     free = any_language.applies(tokens, table, default_framework)

@@ -96,21 +96,39 @@ def test_only_a_loop_around_directives_is_told(text: str, told: int) -> None:
     assert len(parse.parse(text, TABLE).notes) == told
 
 
+SWEEP = "`%ciao run FILE --detach --args {lr}`"
+TOP = "at the top"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "hint"),
     [
-        "for lr in rates:\n    %framework=python\n    %args={lr}\n    print()\n",
-        "import os\n\t%worker=2\n",
-        "%time f()\nfor lr in rates:\n    !ls 'x\n    %framework=python\n",
+        ("for lr in rates:\n    %framework=python\n    %args={lr}\n    print()\n", SWEEP),
+        ("%time f()\nfor lr in rates:\n    !ls 'x\n    %framework=python\n", SWEEP),
+        ("for lr in rates:\n    if lr:\n\n        x = 1\n        %framework=python\n", SWEEP),
+        ("async def f():\n  async for lr in rates:\n    %framework=python\n", SWEEP),
+        ("for a, b in rates:\n    %framework=python\n", SWEEP.replace("lr", "value")),
+        ("while True:\n    %framework=python\n", SWEEP.replace("lr", "value")),
+        ("for\tlr in [\n    1,\n]:\n    # note\n# note\n    %worker=2\n", SWEEP),
+        ('for lr in rates:\n    s = """\nabc\n"""\n    f(a,\nb)\n    %worker=2\n', SWEEP),
+        ("def f():\n  for lr in rates:\n\t%worker=2\n", SWEEP),
+        ('"""notes\nfor the record"""\n    %worker=2\n', TOP),
+        ("for lr in rates:\n    print()\nelse:\n    %worker=2\n", TOP),
+        ("import os\n\t%worker=2\n", TOP),
+        ("if x:\n    %framework=python\n", TOP),
+        ("for lr in rates:\n    print()\nif x:\n    %framework=python\n", TOP),
+        ("forms = 1\nwhile_ = 2\n    %worker=2\n", TOP),
     ],
 )
-def test_directives_behind_blanks_are_one_error_that_names_the_loop_of_a_sweep(text: str) -> None:
+def test_directives_behind_blanks_are_one_error_that_says_how_it_is_written(
+    text: str, hint: str
+) -> None:
     job = scan_job(text, TABLE)
     assert job is not None
     with pytest.raises(SourceError, match="begin in the first column") as caught:
         parse.parse(job, TABLE)
     assert text.splitlines()[caught.value.line - 1].lstrip().startswith(("%framework", "%worker"))
-    assert "%ciao run FILE --detach --args" in caught.value.hint
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
