@@ -215,8 +215,8 @@ def _hint(message: str, line: str) -> str:
     if not may_be_newer(message, line):
         return ""
     return (
-        f"{_OWN}, the kernel's, cannot compile the code. If the replicas have a newer one that "
-        "can, name it: %python=python3…."
+        f"{_OWN}, on which ciao runs, cannot compile the code. If the replicas have a newer one "
+        "that can, name it: %python=python3…."
     )
 
 

@@ -30,6 +30,11 @@ _NEEDLESS = {
     "(savefig), and bring them back by %output.",
 }
 """Magics that are often above code that becomes a job, and what to do without them."""
+_ELSEWHERE = {
+    Style.CELL: "Move it to a plain cell.",
+    Style.FILE: "Leave it out, or run it in a terminal before the job.",
+}
+"""Where else a line for IPython can run."""
 # IPython's own magics; they get no suggestion of a directive.
 _TAKEN = frozenset({"time", "timeit", "env", "pip", "conda", "run", "load", "save", "cd", "ls"})
 
@@ -83,7 +88,8 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if text.strip() == "%ciao" and style is Style.CELL:
         return "Write %%ciao, or delete the line."
     if entry and entry.also_magic:
-        return f"Write {style.value}{entry.name}=FOLDER for ciao's own, or move it to a plain cell."
+        elsewhere = "move it to a plain cell" if style is Style.CELL else "leave it out"
+        return f"Write {style.value}{entry.name}=FOLDER for ciao's own, or {elsewhere}."
     if near and style is Style.FILE:
         return f"In a file, write directives as comments at the top: #%{near}=…"
     if entry:
@@ -91,9 +97,10 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
     if near:
         return f"Did you mean {_form(near, table)}?"
     if _PIP.match(text):
+        place = "a plain cell above" if style is Style.CELL else "a terminal"
         return (
-            "Install packages in a plain cell above, which replicas on this machine use too; or "
-            f"name them for the job: {style.value}packages=…"
+            f"Install packages in {place}, which replicas on this machine use too; or name them "
+            f"for the job: {style.value}packages=…"
         )
     if _ENV.match(text):
         return f"For variables of the replicas, write {style.value}envvar=NAME=VALUE."
@@ -102,7 +109,7 @@ def _hint(text: str, word: str, table: Table, style: Style) -> str:
         return f"Did you mean {style.comment}{_form(meant, table)}?"
     if word.lstrip("%") in _NEEDLESS and word.startswith("%"):
         return _NEEDLESS[word.lstrip("%")]
-    return "Move it to a plain cell."
+    return _ELSEWHERE[style]
 
 
 def _place_of_ciao(line: Line) -> str:

@@ -17,7 +17,7 @@ from ciao_kernel.session.plugin_registry import Registry
 TABLE = Registry(third_party={}).table
 TF = "%framework=tensorflow\n"
 PT = "%framework=pytorch\n"
-OLD = f"Python 3.{sys.version_info.minor}, the kernel's, cannot compile the code. "
+OLD = f"Python 3.{sys.version_info.minor}, on which ciao runs, cannot compile the code. "
 
 
 def fail(text: str) -> UsageError:

@@ -155,7 +155,24 @@ def test_a_wrong_line_that_only_looks_like_ipythons_has_pythons_error(line: str)
 @pytest.mark.parametrize("line", ["!ls", "%ciao", "%ciao jobs"])
 def test_a_line_for_ipython_in_a_file_has_no_directive_that_is_meant(line: str) -> None:
     error = fail(f"#%framework=pytorch\n{line}\nx", Style.FILE)
-    assert error.hint == "Move it to a plain cell."
+    assert error.hint == "Leave it out, or run it in a terminal before the job."
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (
+            "!pip install x",
+            "Install packages in a terminal, which replicas on this machine use too",
+        ),
+        ("%tensorboard --logdir x", "Write #%tensorboard=FOLDER for ciao's own, or leave it out."),
+        ("%ls", "Leave it out, or run it in a terminal before the job."),
+    ],
+)
+def test_a_file_has_no_other_cells(line: str, hint: str) -> None:
+    error = fail(f"#%framework=pytorch\n{line}\nx", Style.FILE)
+    assert error.hint.startswith(hint)
+    assert "cell" not in error.hint
 
 
 def test_a_magic_is_told_before_one_within_its_line() -> None:
