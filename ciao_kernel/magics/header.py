@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ciao_kernel.magics.table import Scope, Table
 from ciao_kernel.magics.value_types import may_be_bare
@@ -62,6 +62,8 @@ class Token:
     """True if ``=`` follows the name."""
     written: int | None = None
     """Length of the value in its line, if a variable of the notebook has changed the value."""
+    missing: str = field(default="", compare=False)
+    """A name in the value that may be meant as a variable, but the notebook has none of it."""
 
     @property
     def as_written(self) -> str | None:

@@ -56,21 +56,21 @@ def expand(tokens: Iterable[Token], variables: Mapping[str, Any] | None) -> Expa
         return Expanded(tuple(tokens), ())
     known, notes = dict(variables), dict[str, None]()
 
-    def value(match: re.Match[str]) -> str:
-        try:
-            return _dollar(match, known) if match["name"] else _braces(match, known)
-        except _Kept as kept:
-            if kept.note:
-                notes[f"{match[0]} stays as written: {kept.note}."] = None
-            return match[0]
-
     def expanded(token: Token) -> Token:
         text = token.value or ""
-        new, last = "", 0
+        new, last, missing = "", 0, ""
         for match in _places(token):
-            new += text[last : match.start()] + value(match)
+            new += text[last : match.start()]
+            try:
+                new += _dollar(match, known) if match["name"] else _braces(match, known)
+            except _Kept as kept:
+                new += match[0]
+                missing = missing or kept.missing
+                if kept.note:
+                    notes[f"{match[0]} stays as written: {kept.note}."] = None
             last = match.end()
         new += text[last:]
+        token = replace(token, missing=missing) if missing else token
         return token if new == text else replace(token, value=new, written=len(text))
 
     found = tuple(map(expanded, tokens))
@@ -111,9 +111,11 @@ def _places(token: Token) -> Iterator[re.Match[str]]:
 
 
 class _Kept(Exception):  # not an error: the text is no placeholder
-    def __init__(self, note: str = "") -> None:
+    def __init__(self, note: str = "", missing: str = "") -> None:
         super().__init__(note)
         self.note = note
+        self.missing = missing
+        """Name that is no variable of the notebook, if that is why."""
 
 
 def _dollar(match: re.Match[str], variables: dict[str, Any]) -> str:
@@ -124,7 +126,7 @@ def _dollar(match: re.Match[str], variables: dict[str, Any]) -> str:
     """
     name, attributes = match["name"], match["attributes"]
     if name not in variables:
-        raise _Kept
+        raise _Kept(missing=name if match["dollars"] == "$" else "")
     if match["dollars"] == "$$":
         return match[0][1:]
     try:
@@ -195,11 +197,13 @@ def _expression(match: re.Match[str], variables: Mapping[str, Any]) -> _Expressi
     found = [node for node in nodes if isinstance(node, ast.Name)]
     bound |= {node.id for node in found if isinstance(node.ctx, ast.Store)}
     names = {node.id for node in found} - bound
+    unknown = [node.id for node in found if node.id in names and node.id not in variables]
+    missing = next((name for name in unknown if not (escaped or hasattr(builtins, name))), "")
     if not names.intersection(variables):
         alone = isinstance(tree.body, ast.Name) and not spec and not escaped
-        raise _Kept("the notebook has no such variable" if alone else "")
+        raise _Kept("the notebook has no such variable" if alone else "", missing)
     if not all(name in variables or hasattr(builtins, name) for name in names):
-        raise _Kept
+        raise _Kept(missing=missing)
     return None if escaped else _Expression(tree, conversion, spec or "")
 
 

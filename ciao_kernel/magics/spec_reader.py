@@ -149,6 +149,8 @@ def _hint(token: Token, entry: Directive, table: Table) -> str:
         secret = diagnostics.may_be_secret(entry)
         first = "…" if secret else diagnostics.value(text[: joined.start()], table)
         return f"Write ;% between two directives: {named(token)}={first};%{other.name}=…"
+    if token.missing and not diagnostics.may_be_secret(entry):
+        return f"The notebook has no variable {token.missing}: first run the cell that creates it."
     if isinstance(entry.kind, Choice) and (near := entry.kind.nearest(short(text))):
         return f"Did you mean {named(token)}={near}?"
     example = f"For example: {_example(token, entry)}"

@@ -187,3 +187,39 @@ def test_an_error_shows_the_line_as_written() -> None:
     assert (error.text, error.column, error.width) == ("%worker={n}; %cpu=2", 8, 3)
     with pytest.raises(DirectiveError, match=r"\{n\}"):
         parse.parse(text, table)
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [
+        ("{n}", "n"),
+        ("$n", "n"),
+        ("{2 * n}", "n"),
+        ("{lr * n}", "n"),
+        ("{lr}{n}", "n"),
+        ("{n:.0f}", "n"),
+        # None of these is meant as a variable of the notebook, or it is one.
+        ("{{n}}", ""),
+        ("$$n", ""),
+        ("${n}", ""),
+        ("{print}", ""),
+        ("{n,m}", ""),
+        ("{lr}", ""),
+    ],
+)
+def test_a_wrong_value_names_the_variable_that_is_missing(value: str, missing: str) -> None:
+    text = f"%framework=python\n%worker={value}\nprint(1)\n"
+    with pytest.raises(DirectiveError, match=r"^%worker cannot be ") as caught:
+        parse.parse(text, Registry().table, variables={"lr": 0.5})
+    hint = f"The notebook has no variable {missing}: first run the cell that creates it."
+    assert caught.value.hint == (hint if missing else "For example: %worker=1")
+    with pytest.raises(DirectiveError) as caught:  # a file has no notebook
+        parse.parse(text, Registry().table)
+    assert caught.value.hint == "For example: %worker=1"
+
+
+def test_no_hint_takes_a_part_of_a_password_for_a_variable() -> None:
+    text = "%framework=python\n%envvar={hunter}\nprint(1)\n"
+    with pytest.raises(DirectiveError) as caught:
+        parse.parse(text, Registry().table, variables={})
+    assert "hunter" not in f"{caught.value} {caught.value.hint}"
