@@ -6,11 +6,12 @@ visible, short and without secrets, and of an array or a table only its head is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from ciao_kernel.delivery.input import input_loader
 from ciao_kernel.delivery.output import parquet_check
 from ciao_kernel.delivery.transfers import size_text
 from ciao_kernel.redaction import scrub
@@ -22,16 +23,17 @@ _LARGEST = 100_000
 """Bytes of a value that is read for its text."""
 
 
-def text(name: str, path: Path, kind: str) -> str:
+def text(name: str, path: Path, kind: str, layout: dict[str, Any] | None = None) -> str:
     """Return a value as a text: ``{'loss': 0.25}``, ``float64 (2, 3)``, ``3 rows (a, b)``.
 
     Args:
         name: Name of the variable; one such as ``token`` makes the value a secret.
         path: The file of the value.
         kind: The type of the value.
+        layout: What the file does not tell, such as which lists are tuples.
     """
     try:
-        found = _read(path)
+        found = _read(path, kind, layout or {})
     except Exception:  # a library is missing, or the file is not what its name says
         found = ""
     found = found or f"{kind.rpartition('.')[2]} ({_size(path)})"
@@ -66,7 +68,7 @@ def html(rows: Iterable[tuple[str, str]]) -> str:
     return f"<table>{cells}</table>" if cells else "<div>no values</div>"
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, kind: str, layout: dict[str, Any]) -> str:
     if path.suffix == ".npy":
         import numpy
 
@@ -91,7 +93,7 @@ def _read(path: Path) -> str:
         names = ", ".join(name for name in head.names if not name.startswith("__index_level_"))
         return f"{counted(rows, 'row')} ({names})"
     if path.suffix == ".json" and path.stat().st_size <= _LARGEST:
-        return repr(json.loads(path.read_bytes()))
+        return repr(input_loader.read(path, kind, layout))
     return ""
 
 

@@ -220,9 +220,8 @@ class Results(Mapping[str, Any]):
             if fault := self.fault(name):
                 raise KeyError(fault)
             entry = self._entries[name]
-            layout = entry["layout"] if isinstance(entry.get("layout"), dict) else {}
             path, kind = self._path(name), str(entry.get("type"))
-            self._read[name] = _value(path, kind, layout, self._of_pod)
+            self._read[name] = _value(path, kind, _layout(entry), self._of_pod)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -240,8 +239,9 @@ class Results(Mapping[str, Any]):
         return result_views.html([*rows, *((name, self.fault(name)) for name in missing)])
 
     def _text(self, name: str) -> str:
-        kind = str(self._entries[name].get("type"))[:80]
-        return result_views.text(name, self._path(name), kind)
+        entry = self._entries[name]
+        kind = str(entry.get("type"))[:80]
+        return result_views.text(name, self._path(name), kind, _layout(entry))
 
     def _path(self, name: str) -> Path:
         """Return the path of a value's file, which may not be here."""
@@ -298,6 +298,12 @@ class Results(Mapping[str, Any]):
             why = visible(why).rstrip(".")
             return f"{name} has {large}, and its file did not come back: {why}."
         return f"{name} has {large}, and a pod gives back 3,000 bytes at most; {_INSTEAD}"
+
+
+def _layout(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the file of a value does not tell; a pod may send anything."""
+    found = entry.get("layout")
+    return found if isinstance(found, dict) else {}
 
 
 def _value(path: Path, kind: str, layout: dict[str, Any], of_pod: bool) -> Any:

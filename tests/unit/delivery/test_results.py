@@ -254,3 +254,25 @@ def test_files_that_are_no_values_are_removed(tmp_path: Path, path: str) -> None
 )
 def test_a_message_names_values_that_are_files(text: str, names: bool) -> None:
     assert values_message.names_files(text) is names
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "tuples", "shown"),
+    [
+        ("[1, 2]", "builtins.tuple", None, "(1, 2)"),
+        ("[[1, 2]]", "builtins.list", {"all": {"is": 1}}, "[(1, 2)]"),
+        ("[1, 2]", "builtins.list", None, "[1, 2]"),
+        ('{"a": 1}', "collections.Counter", None, "Counter({'a': 1})"),
+        # A pod may name any type.
+        ("1", "builtins.tuple", None, "tuple (1 byte)"),
+    ],
+)
+def test_the_text_of_a_value_is_that_of_what_comes_back(
+    tmp_path: Path, data: str, kind: str, tuples: Any, shown: str
+) -> None:
+    value = {**entry("value.json", data, kind), "layout": {"tuples": tuples} if tuples else {}}
+    assert values_message.unpack(message({"value": value}), tmp_path / "values")
+    found = results.Results(tmp_path / "values")
+    assert repr(found) == f"<results: value={shown}>"
+    if not shown.startswith("tuple"):
+        assert repr(found["value"]) == shown
