@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import shutil
 import signal
@@ -13,10 +14,11 @@ from typing import Any
 from ciao_kernel.delivery.input.imports import CELL, TEXT
 from ciao_kernel.delivery.input.variables import storable_names
 from ciao_kernel.magics import stored_header
-from ciao_kernel.magics.directives import inputs
+from ciao_kernel.magics.directives import inputs, outputs
 from ciao_kernel.magics.directives.surviving import has_checkpoint
 from ciao_kernel.magics.shell_words import quote
 from ciao_kernel.model import Job, ReplicaStatus
+from ciao_kernel.model.outputs import OUTPUT_FOLDER
 from ciao_kernel.model.status import POD_SECURITY
 from ciao_kernel.session.failure.distributions import distribution, similar
 from ciao_kernel.session.failure.evidence import Failure
@@ -26,10 +28,12 @@ from ciao_kernel.session.failure.tracebacks import Trace
 from ciao_kernel.session.failure.volume_hint import volume_hint
 from ciao_kernel.session.inspection import memory_advice
 from ciao_kernel.session.keras_note import REMEDY
+from ciao_kernel.visible_text import short
 
 _MISSING = re.compile(
     r"No such file or directory:? (?:'([^'\n]+)'|\"([^\"\n]+)\")|(?<![^\s;])([^\s;]+); No such file"
 )
+_EXISTS = re.compile(r"FileExistsError: \[Errno 17\] File exists: (['\"])([^\n]+)\1")
 _TAKEN = re.compile(r"(?i:Address already in use)|EADDRINUSE|errno: 98")
 # gRPC logs why it has no port, and NCCL which call failed, on lines next to the traceback.
 _TAKEN_BESIDE = re.compile(rf"{_TAKEN.pattern}|No address added out of total")
@@ -78,6 +82,7 @@ def hint(
         image_hint(failure.status.reason, message, job)
         or python_hint(shown, trace.error if trace else shown[-1], job)
         or _missing_file(text, folder, job)
+        or _existing_folder(end, job)
         or _missing_module(end, folder, failure)
         or _missing_name(end, failure.variables, job)
         or _missing_input(end, text)
@@ -126,6 +131,25 @@ def _missing_file(text: str, folder: Path, job: Job) -> str:
         if _beside(name, folder):
             return _send(name, job)
     return ""
+
+
+def _existing_folder(end: str, job: Job) -> str:
+    found = _EXISTS.findall(end)
+    if not found:
+        return ""
+    name = posixpath.normpath(found[-1][1].removeprefix(f"{job.workdir}/"))
+    made = OUTPUT_FOLDER in outputs.words_in(job.header)
+    if made and f"{name}/" == OUTPUT_FOLDER:
+        return (
+            f"%output has made the folder {name} before the program started: leave the call out, "
+            "or use os.makedirs with exist_ok=True."
+        )
+    if job.on_cluster or len(job.replicas) == 1 or posixpath.isabs(name):
+        return ""
+    return (
+        "All replicas of a job share a folder on this machine, so another one may have made "
+        f"{short(name)}: use os.makedirs with exist_ok=True, or let one replica make it."
+    )
 
 
 def _missing_module(text: str, folder: Path, failure: Failure) -> str:

@@ -1156,6 +1156,34 @@ def test_a_variable_of_the_notebook_is_offered(said: str, hint: str) -> None:
     assert hint in failed({"worker-0": VICTIM.format(said)}, variables=variables).hint
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "replicas", "place", "hint"),
+    [
+        ("output", "%output=output/\n", 1, "folder", "%output has made the folder output before"),
+        (f"{PLACE}/output", "%output=m output/\n", 3, "folder", "%output has made the folder"),
+        ("./output/", "%output=output/\n", 1, "namespace", "%output has made the folder output"),
+        ("output", "%output=model/\n", 1, "folder", "The whole log"),
+        ("output", "%output=model/\n", 3, "folder", "another one may have made output: use os."),
+        ("samples/a", "", 3, "folder", "another one may have made samples/a: use os.makedirs with"),
+        ("it's", "", 3, "folder", "another one may have made it's: "),
+        ("samples", "", 1, "folder", "The whole log"),
+        ("samples", "", 3, "namespace", "The whole log"),
+        ("/data/samples", "", 3, "folder", "The whole log"),
+    ],
+)
+def test_who_has_made_a_folder_before_is_told(
+    name: str, header: str, replicas: int, place: str, hint: str
+) -> None:
+    job = replace(
+        JOB,
+        header=f"%framework=python\n{header}",
+        replicas=JOB.replicas[:replicas],
+        kind_of_place=place,
+    )
+    said = VICTIM.format(f"FileExistsError: [Errno 17] File exists: {name!r}")
+    assert hint in failed({"worker-0": said}, job=job).hint
+
+
 @pytest.mark.parametrize("variables", [{"lr": 0.1}, {}])
 def test_an_import_is_offered_for_a_name_that_the_header_gives(variables: dict[str, Any]) -> None:
     job = replace(JOB, header="%framework=tensorflow\n%input=rows lr\n")
