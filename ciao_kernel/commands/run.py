@@ -19,6 +19,7 @@ from ciao_kernel.delivery.input.program import Program
 from ciao_kernel.display.errors import for_terminal
 from ciao_kernel.errors import JobFailed, UsageError
 from ciao_kernel.magics import numeric_types, value_types
+from ciao_kernel.magics.body import comments_below
 from ciao_kernel.magics.directives.outputs import Outputs
 from ciao_kernel.magics.directives.warm import WarmTime
 from ciao_kernel.magics.header import Style
@@ -205,6 +206,11 @@ def _scanned(text: str, options: dict[str, list[str]], shown: str, caller: Calle
             "In a file, write its lines as comments, as in #%worker=2, so that Python can read it.",
         )
     if not caller.session.settings.framework and "framework" not in options:
+        if below := comments_below(text, cell.header, table):
+            raise UsageError(
+                f"{shown} has no header: {below[0]}",
+                "Move these lines to the top of the file, above all code and its docstring.",
+            )
         raise UsageError(
             f"{shown} has no header, and no option names a framework.",
             "Put lines such as #%framework=tensorflow and #%worker=2 at the top of the file, or "

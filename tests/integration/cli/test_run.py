@@ -86,6 +86,16 @@ def test_the_file_is_delivered_byte_for_byte(ciao: User) -> None:
     assert Path(job["folder"], "train.py").read_bytes() == data
 
 
+def test_a_header_below_a_docstring_is_told_by_its_line(ciao: User) -> None:
+    ciao.file("doc.py", '"""Trains."""\n#%framework=python\n#%worker=1\nprint(1)\n')
+    done = ciao("run", "doc.py")
+    assert done.code == 2
+    assert (
+        "doc.py has no header: line 2 is a comment, no directive (%framework, %worker)" in done.err
+    )
+    assert "above all code and its docstring" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
