@@ -28,7 +28,6 @@ V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PIECE = 1 << 15
 """Largest message in bytes: the server does not accept long messages."""
 _CONNECT = 10.0
-_UNAUTHORIZED = 401
 
 
 async def open_channel(
@@ -68,7 +67,7 @@ async def open_channel(
             raise await _rejected(client, path, error.status) or refusal(error.status) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if connection_faults.is_certificate_rejected(error, shown) and not renewed:
-                await _renew(client, shown, refusal(_UNAUTHORIZED))
+                await _renew(client, shown, refusal(401))
                 continue
             if not renewed and await client.connections.follow_server(shown):
                 continue
