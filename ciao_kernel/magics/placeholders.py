@@ -196,13 +196,13 @@ def _expression(match: re.Match[str], variables: Mapping[str, Any]) -> _Expressi
     bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
     found = [node for node in nodes if isinstance(node, ast.Name)]
     bound |= {node.id for node in found if isinstance(node.ctx, ast.Store)}
-    names = {node.id for node in found} - bound
-    unknown = [node.id for node in found if node.id in names and node.id not in variables]
-    missing = next((name for name in unknown if not (escaped or hasattr(builtins, name))), "")
-    if not names.intersection(variables):
+    names = [node.id for node in found if node.id not in bound]
+    unknown = [name for name in names if name not in variables and not hasattr(builtins, name)]
+    missing = unknown[0] if unknown and not escaped else ""
+    if not any(name in variables for name in names):
         alone = isinstance(tree.body, ast.Name) and not spec and not escaped
         raise _Kept("the notebook has no such variable" if alone else "", missing)
-    if not all(name in variables or hasattr(builtins, name) for name in names):
+    if unknown:
         raise _Kept(missing=missing)
     return None if escaped else _Expression(tree, conversion, spec or "")
 
